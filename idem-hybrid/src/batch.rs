@@ -9,8 +9,8 @@ use crate::front::{CacheAnswer, Miss};
 use crate::store::{BACKEND, completed, replay};
 use crate::{Cache, HybridStore};
 
-/// How many reads of the cache one batch runs at once.
-const READS: usize = 32;
+/// How many calls of the cache one batch runs at once.
+const CALLS: usize = 32;
 
 /// The cache's answer about an item.
 enum Item<T> {
@@ -25,7 +25,7 @@ impl<C: Cache, S: BatchStore> HybridStore<C, S> {
             .iter()
             .map(|request| self.ask_for(request))
             .collect();
-        stream::iter(reads).buffered(READS).collect().await
+        stream::iter(reads).buffered(CALLS).collect().await
     }
 
     async fn ask_for(&self, request: &ClaimRequest) -> Item<C::Ticket> {
@@ -93,6 +93,17 @@ impl<C: Cache, S: BatchStore> BatchStore for HybridStore<C, S> {
     }
 
     async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
-        self.database.finish_many(items).await
+        let answers = self.database.finish_many(items).await;
+        let released = items.iter().zip(&answers).filter(|(item, answer)| {
+            // As `release` does.
+            matches!(item, Finish::Release { .. }) && answer.is_ok()
+        });
+        let forgets: Vec<_> = released
+            .map(|(item, _)| self.front.forget(item.claim().key()))
+            .collect();
+        stream::iter(forgets)
+            .for_each_concurrent(CALLS, |forget| forget)
+            .await;
+        answers
     }
 }

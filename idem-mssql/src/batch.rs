@@ -5,14 +5,13 @@ use std::collections::{HashMap, HashSet};
 use idem_core::backend::check;
 use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
-use idem_core::{
-    ClaimOutcome, ClaimRequest, Error, FailedPolicy, Finish, Key, Result, StalePolicy,
-};
+use idem_core::{ClaimOutcome, ClaimRequest, Error, Finish, Key, Result};
 use idem_sql::batch::{Batch, CheckedFinish, Item, RoundLimits, finished};
+use idem_sql::parameters::{Parameter, Values};
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
-use crate::operations::{Operations, metadata};
+use crate::operations::Operations;
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{SIZES, Statements};
@@ -41,6 +40,12 @@ fn parts(key: &Key) -> KeyParts<'_> {
 struct ClaimParams<'r> {
     request: &'r ClaimRequest,
     checked: CheckedClaim,
+}
+
+impl ClaimParams<'_> {
+    fn values(&self) -> Values<'_> {
+        Values::of_request(self.request, &self.checked)
+    }
 }
 
 impl Item for ClaimParams<'_> {
@@ -95,8 +100,9 @@ impl Operations {
             Dialect::Insert => &self.sql.claim_many_by_insert,
         };
         let (statement, size) = Statements::sized(statements, claims.len());
+        let values: Vec<_> = claims.iter().map(ClaimParams::values).collect();
         let query = Query::new(statement).bind(count(claims.len()));
-        let query = filled(claims, size).fold(query, with_claim_row);
+        let query = filled(&values, size).fold(query, Query::bind_all);
         let rows = session.rows(query, Access::Write).await?;
         let indexes: HashMap<KeyParts<'_>, usize> = claims
             .iter()
@@ -152,18 +158,13 @@ impl Operations {
         items: &[CheckedFinish<'_>],
     ) -> Result<Vec<bool>> {
         let (statement, size) = Statements::sized(&self.sql.finish_many, items.len());
-        let mut query = Query::new(statement).bind(count(items.len()));
-        for (number, item) in filled(items, size).enumerate() {
-            // The rows that do not count need no copy of their results.
-            let counts = number < items.len();
-            let claim = item.claim;
-            query = with_key(query, claim.key())
-                .bind(claim.token().as_i64())
-                .bind(claim.attempt().as_bytes().to_vec())
-                .bind(item.result.state())
-                .bind(if counts { item.result.bytes() } else { &[] })
-                .bind(item.result.retention());
-        }
+        let counted: Vec<_> = items.iter().map(CheckedFinish::values).collect();
+        // The rows that do not count need no copy of a result.
+        let spare = items.first().map(CheckedFinish::values).unwrap_or_default();
+        let spare = spare.with(Parameter::Result, &[][..]);
+        let query = Query::new(statement).bind(count(items.len()));
+        let all = counted.iter().chain(std::iter::repeat(&spare));
+        let query = all.take(size).fold(query, Query::bind_all);
         let rows = session.rows(query, Access::Write).await?;
         let mut finished: HashSet<KeyParts<'_>> = HashSet::with_capacity(rows.len());
         for row in &rows {
@@ -172,18 +173,6 @@ impl Operations {
         let is_finished = |item: &CheckedFinish<'_>| finished.contains(&parts(item.key()));
         Ok(items.iter().map(is_finished).collect())
     }
-}
-
-fn with_claim_row<'q>(query: Query<'q>, claim: &'q ClaimParams<'_>) -> Query<'q> {
-    let (request, checked) = (claim.request, &claim.checked);
-    with_key(query, request.key())
-        .bind(request.fingerprint().to_bytes().to_vec())
-        .bind(request.attempt().as_bytes().to_vec())
-        .bind(checked.lease)
-        .bind(checked.retention)
-        .bind(i32::from(request.on_stale() == StalePolicy::Fail))
-        .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
-        .bind(metadata(checked.metadata.as_deref()))
 }
 
 /// Returns whether each item is sent alone after this error, which had no effect. Either one item
@@ -205,9 +194,4 @@ fn filled<T>(items: &[T], size: usize) -> impl Iterator<Item = &T> {
 /// Converts the count; a batch has fewer items than the server's numbers can count.
 fn count(items: usize) -> i32 {
     i32::try_from(items).unwrap_or(i32::MAX)
-}
-
-fn with_key<'q>(query: Query<'q>, key: &'q Key) -> Query<'q> {
-    let (scope, operation, id) = parts(key);
-    query.bind(scope).bind(operation).bind(id)
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 
 use crate::error::is_lost_race;
-use crate::operations::{Operations, with_claim, with_key};
+use crate::operations::Operations;
 use crate::row::Columns;
-use crate::session::Session;
+use crate::session::{Query, Session};
 
 impl Operations {
     pub(crate) async fn checkpoint(
@@ -19,7 +20,8 @@ impl Operations {
         checkpoint: &Checkpoint,
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
-        let query = with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
+        let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
+        let query = Query::of(&self.sql.checkpoint, &values);
         self.step(session, claim, query).await?.row().map(drop)
     }
 
@@ -28,7 +30,8 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
-        let query = with_claim(&self.sql.last_checkpoint, claim);
+        let values = Values::of_claim(claim);
+        let query = Query::of(&self.sql.last_checkpoint, &values);
         let read = self.read(session, &self.locked, claim.key(), query);
         let rows = read.await?;
         let row = Columns(rows.first().ok_or_else(Error::claim_lost)?);
@@ -43,14 +46,16 @@ impl Operations {
         retention: Duration,
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
-        let values = |statement| with_key(statement, source).bind(wanted).bind(retention);
+        let values = Values::of_key(source)
+            .with(Parameter::Version, wanted)
+            .with(Parameter::Retention, retention);
         for _ in 0..MAX_RETRIES {
             let asked = self.look_or_in_turn(
                 session,
                 &self.locked_marks,
                 source,
-                || values(&self.sql.lookup_at_mark),
-                || values(&self.sql.advance),
+                || Query::of(&self.sql.lookup_at_mark, &values),
+                || Query::of(&self.sql.advance, &values),
             );
             let rows = match asked.await {
                 Err(error) if is_lost_race(&error) && session.repeats() => continue,
@@ -73,7 +78,8 @@ impl Operations {
         session: &mut Session<'_>,
         source: &Key,
     ) -> Result<Option<u64>> {
-        let query = with_key(&self.sql.watermark, source);
+        let values = Values::of_key(source);
+        let query = Query::of(&self.sql.watermark, &values);
         let read = self.read(session, &self.locked_marks, source, query);
         let rows = read.await?;
         let mark = rows.first().map(|row| Columns(row).number(0)).transpose()?;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use idem_core::backend::{LockedKeys, TryTurn};
 use idem_core::{Error, Key, Result};
+use idem_sql::parameters::Values;
 use tiberius::Row;
 use tokio::time::Instant;
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout};
-use crate::operations::{Operations, with_key};
+use crate::operations::Operations;
 use crate::session::{Query, Session};
 use crate::statements::Wait;
 
@@ -131,7 +132,8 @@ impl Operations {
         if !session.repeats() || self.dialect(session).await? == Dialect::Merge {
             return Ok(false);
         }
-        let probe = with_key(&self.sql.probe, key).beginning();
+        let values = Values::of_key(key);
+        let probe = Query::of(&self.sql.probe, &values).beginning();
         // The probe takes back everything that it writes.
         let probed = self.in_turn(session, &self.locked, key, probe, Access::Read);
         match probed.await {

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{FinalResult, LockedKeys, StoredRecord, check, encode_failure};
-use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, FailedPolicy, Failure, Key, Record, Result,
-    StalePolicy,
-};
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Record, Result};
 use idem_sql::maintenance::Task;
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
 use tiberius::Row;
 use tokio::sync::OnceCell;
@@ -97,29 +95,18 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
-        let fingerprint = request.fingerprint().to_bytes();
-        let attempt = request.attempt();
+        let values = Values::of_request(request, &checked);
         let statement = match self.dialect(session).await? {
             Dialect::Merge => &self.sql.claim_by_merge,
             Dialect::Insert => &self.sql.claim_by_insert,
-        };
-        let values = |statement| {
-            with_key(statement, request.key())
-                .bind(&fingerprint[..])
-                .bind(&attempt.as_bytes()[..])
-                .bind(checked.lease)
-                .bind(checked.retention)
-                .bind(i32::from(request.on_stale() == StalePolicy::Fail))
-                .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
-                .bind(metadata(checked.metadata.as_deref()))
         };
         for _ in 0..MAX_RETRIES {
             let asked = self.look_or_in_turn(
                 session,
                 &self.locked,
                 request.key(),
-                || values(&self.sql.lookup),
-                || values(statement),
+                || Query::of(&self.sql.lookup, &values),
+                || Query::of(statement, &values),
             );
             let rows = match asked.await {
                 Err(error) if is_lost_race(&error) && session.repeats() => continue,
@@ -148,9 +135,10 @@ impl Operations {
         seen: &Row,
     ) -> Result<Option<ClaimOutcome>> {
         let failure = encode_failure(&Failure::abandoned())?;
-        let query = with_key(&self.sql.abandon, request.key())
-            .bind(Columns(seen).token()?.as_i64())
-            .bind(&failure[..]);
+        let values = Values::of_key(request.key())
+            .with(Parameter::Token, Columns(seen).token()?.as_i64())
+            .with(Parameter::Result, &failure[..]);
+        let query = Query::of(&self.sql.abandon, &values);
         let abandoned = self.in_turn(session, &self.locked, request.key(), query, Access::Write);
         let rows = abandoned.await?;
         rows.first()
@@ -164,13 +152,12 @@ impl Operations {
         claim: &Claim,
         result: &FinalResult,
     ) -> Result<()> {
-        let query = match result.is_release() {
-            true => with_claim(&self.sql.release, claim),
-            false => with_claim(&self.sql.seal, claim)
-                .bind(result.retention())
-                .bind(result.state())
-                .bind(result.bytes()),
+        let statement = match result.is_release() {
+            true => &self.sql.release,
+            false => &self.sql.seal,
         };
+        let values = Values::of_claim(claim).with_result(result);
+        let query = Query::of(statement, &values);
         self.step(session, claim, query).await?.finished(result)
     }
 
@@ -213,7 +200,8 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
-        let query = with_claim(&self.sql.owned, claim);
+        let values = Values::of_claim(claim);
+        let query = Query::of(&self.sql.owned, &values);
         let read = self.read(session, &self.locked, claim.key(), query);
         let rows = read.await?;
         let Some(row) = rows.first() else {
@@ -230,14 +218,16 @@ impl Operations {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Claim> {
-        let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
+        let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
+        let query = Query::of(&self.sql.renew, &values);
         let row = self.step(session, claim, query).await?.row()?;
         let row = Columns(&row);
         Ok(renewed(claim, row.number(1)?, row.number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let query = with_key(&self.sql.get, key);
+        let values = Values::of_key(key);
+        let query = Query::of(&self.sql.get, &values);
         let rows = self.read(session, &self.locked, key, query).await?;
         rows.first().map(|row| Columns(row).record()).transpose()
     }
@@ -249,33 +239,29 @@ impl Operations {
         limit: u32,
     ) -> Result<u64> {
         let failure = encode_failure(&Failure::abandoned())?;
-        let query = |rows: u32| {
-            let rows = i64::from(rows);
-            match task {
-                Task::DeleteExpired => Query::new(&self.sql.delete_expired).bind(rows),
-                Task::FailAbandoned => {
-                    let query = Query::new(&self.sql.fail_abandoned).bind(rows);
-                    query.bind(&failure[..])
-                }
-                Task::DeleteExpiredWatermarks => {
-                    Query::new(&self.sql.delete_expired_watermarks).bind(rows)
-                }
-            }
+        let statement = match task {
+            Task::DeleteExpired => &self.sql.delete_expired,
+            Task::FailAbandoned => &self.sql.fail_abandoned,
+            Task::DeleteExpiredWatermarks => &self.sql.delete_expired_watermarks,
         };
-        in_steps(session, limit, query).await
+        let values = Values::default().with(Parameter::Result, &failure[..]);
+        in_steps(session, limit, statement, values).await
     }
 }
 
 /// Sends a statement that counts its rows until it has taken `limit` rows or finds no more.
-async fn in_steps<'q>(
+async fn in_steps(
     session: &mut Session<'_>,
     limit: u32,
-    query: impl Fn(u32) -> Query<'q>,
+    statement: &Statement,
+    values: Values<'_>,
 ) -> Result<u64> {
     let mut done = 0;
     while done < limit {
         let step = (limit - done).min(MAX_LOCKED_ROWS);
-        let rows = session.rows(query(step), Access::Write).await;
+        let values = values.clone().with(Parameter::Limit, i64::from(step));
+        let rows = session.rows(Query::of(statement, &values), Access::Write);
+        let rows = rows.await;
         let rows = rows.map_err(|error| match done {
             0 => error,
             // Earlier steps are committed.
@@ -290,25 +276,6 @@ async fn in_steps<'q>(
         }
     }
     Ok(done.into())
-}
-
-pub(crate) fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> {
-    Query::new(statement)
-        .bind(key.scope().as_bytes())
-        .bind(key.operation().as_bytes())
-        .bind(key.id().as_bytes())
-}
-
-/// Sends a missing value as empty text, which the statements store as NULL: Babelfish takes no NULL
-/// of the driver's type.
-pub(crate) fn metadata(metadata: Option<&str>) -> &str {
-    metadata.unwrap_or_default()
-}
-
-pub(crate) fn with_claim<'q>(statement: &'q Statement, claim: &'q Claim) -> Query<'q> {
-    with_key(statement, claim.key())
-        .bind(claim.token().as_i64())
-        .bind(claim.attempt().as_bytes().to_vec())
 }
 
 #[cfg(test)]
@@ -329,7 +296,8 @@ mod tests {
             Timestamp::default(),
             Timestamp::default(),
         );
-        let query = with_claim(&sql.release, &claim).bind(i32::from(true));
+        let values = Values::of_claim(&claim);
+        let query = Query::of(&sql.release, &values).bind(i32::from(true));
         let shown = format!("{:?}", query.parameters());
         let attempt = format!("{:?}", [9; 16]);
         assert_eq!(

@@ -5,7 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use deadpool::managed::Object;
-use idem_core::Result;
+use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_sql::parameters::{Parameter, Value, Values};
 use tiberius::{ColumnData, IntoSql, Row};
 
 use crate::config::Config;
@@ -22,16 +23,18 @@ const MAX_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Query<'q> {
     statement: &'q Statement,
-    parameters: Vec<Parameter<'q>>,
+    values: Vec<Bound<'q>>,
+    /// A parameter that the operation has forgotten.
+    missing: Option<Parameter>,
     wait: Wait,
     /// Whether its text begins a transaction and ends it.
     begins: bool,
 }
 
 #[derive(Debug, Clone)]
-struct Parameter<'q>(ColumnData<'q>);
+struct Bound<'q>(ColumnData<'q>);
 
-impl<'q> IntoSql<'q> for Parameter<'q> {
+impl<'q> IntoSql<'q> for Bound<'q> {
     fn into_sql(self) -> ColumnData<'q> {
         self.0
     }
@@ -41,7 +44,8 @@ impl<'q> Query<'q> {
     pub(crate) fn new(statement: &'q Statement) -> Self {
         Self {
             statement,
-            parameters: Vec::new(),
+            values: Vec::new(),
+            missing: None,
             wait: Wait::Shortly,
             begins: false,
         }
@@ -62,23 +66,55 @@ impl<'q> Query<'q> {
         }
     }
 
+    /// Creates a query with the statement's values.
+    pub(crate) fn of(statement: &'q Statement, values: &'q Values<'_>) -> Self {
+        Self::new(statement).bind_all(values)
+    }
+
+    /// Binds the statement's parameters; of a batch, those of the next row. Keys are sent as the
+    /// bytes that the columns hold. A missing text is sent as empty, which the statements store as
+    /// NULL: Babelfish takes no NULL of the driver's type.
+    pub(crate) fn bind_all(self, values: &'q Values<'_>) -> Self {
+        let bind = |query: Self, &parameter: &Parameter| match values.get(parameter) {
+            Some(Value::Text(text)) => query.bind(text.as_bytes()),
+            Some(Value::OptionalText(text)) => query.bind(text.unwrap_or_default()),
+            Some(Value::Bytes(bytes)) => query.bind(&**bytes),
+            Some(Value::Number(number)) => query.bind(*number),
+            Some(Value::OptionalNumber(number)) => query.bind(*number),
+            Some(Value::Flag(flag)) => query.bind(i32::from(*flag)),
+            None => Self {
+                missing: Some(parameter),
+                ..query
+            },
+        };
+        let statement = self.statement;
+        statement.parameters.iter().fold(self, bind)
+    }
+
+    /// Returns an error where the operation has forgotten a parameter.
+    fn check(&self) -> Result<()> {
+        let Some(parameter) = self.missing else {
+            return Ok(());
+        };
+        let name = parameter.name();
+        let message = format!("the statement's parameter {name} has no value");
+        Err(Error::new(ErrorKind::Other, Effect::None, message))
+    }
+
     /// Binds the next value: bytes as `varbinary`, text as `nvarchar`, integers by their own type.
     pub(crate) fn bind(mut self, value: impl IntoSql<'q>) -> Self {
-        self.parameters.push(Parameter(value.into_sql()));
+        self.values.push(Bound(value.into_sql()));
         self
     }
 
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> Vec<&ColumnData<'q>> {
-        self.parameters
-            .iter()
-            .map(|parameter| &parameter.0)
-            .collect()
+        self.values.iter().map(|value| &value.0).collect()
     }
 
     fn with_text(self, text: fn(&'q Statement, Wait) -> Cow<'q, str>) -> tiberius::Query<'q> {
         let mut query = tiberius::Query::new(text(self.statement, self.wait));
-        query.bind_iter(self.parameters);
+        query.bind_iter(self.values);
         query
     }
 }
@@ -92,6 +128,7 @@ pub(crate) enum Session<'s> {
 
 impl<'s> Session<'s> {
     pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
+        query.check()?;
         let results = match self {
             Self::Pool(pool, config) => alone(pool, config, &query, sent).await?,
             Self::Transaction(client, server) => {

@@ -48,6 +48,7 @@ mod catalogue;
 
 pub(crate) use capabilities::*;
 pub(crate) use catalogue::*;
+use idem_sql::parameters::Parameter;
 
 /// The fragments by name. `{r}` in them is the row's prefix.
 pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
@@ -76,8 +77,8 @@ const SEEK: &str = "OPTION (LOOP JOIN, FORCE ORDER)";
 /// and both sides allow the takeover, or it failed and may be retried.
 const OPEN: &str = "({r}fingerprint = {fingerprint} AND (
         {r}state = 0 AND {r}attempt_id = {attempt_id}
-        OR {r}state = 0 AND {r}lease_ends_at <= @now AND {r}sweep_at IS NULL AND {fails} = 0
-        OR {r}state = 2 AND {retries} = 1))";
+        OR {r}state = 0 AND {r}lease_ends_at <= @now AND {r}sweep_at IS NULL AND {fails_when_stale} = 0
+        OR {r}state = 2 AND {retries_failed} = 1))";
 
 /// A live record that the claim must not touch.
 const HELD: &str = "{r}expires_at > @now AND NOT {open {r}}";
@@ -104,7 +105,7 @@ const ACQUIRE: &str = "SET
     expires_at = @now + {lease} + {retention},
     purge_at = @now + {lease} + {retention},
     sealed_at = NULL,
-    sweep_at = CASE WHEN {fails} = 1 THEN @now + {lease} END,
+    sweep_at = CASE WHEN {fails_when_stale} = 1 THEN @now + {lease} END,
     state = 0,
     fingerprint = {fingerprint},
     attempt_id = {attempt_id},
@@ -118,7 +119,7 @@ const COLUMNS: &str =
 /// The record of a fresh key's claim, in the order of the columns above.
 const NEW: &str =
     "@now, @now, @now + {lease}, @now + {lease} + {retention}, @now + {lease} + {retention},
-    CASE WHEN {fails} = 1 THEN @now + {lease} END, 1, 0,
+    CASE WHEN {fails_when_stale} = 1 THEN @now + {lease} END, 1, 0,
     {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, NULLIF({metadata}, N'')";
 
 /// The columns that `row.rs` reads of a record, in this order. Before them comes whether the claim
@@ -141,17 +142,17 @@ const PURGE_AT: &str = "CASE
         ELSE @now + {retention} END";
 
 /// The values of single claims, in the order in which they are bound.
-pub(crate) const CLAIM_VALUES: &[&str] = &[
-    "scope",
-    "operation",
-    "id",
-    "fingerprint",
-    "attempt_id",
-    "lease",
-    "retention",
-    "fails",
-    "retries",
-    "metadata",
+pub(crate) const CLAIM_VALUES: &[Parameter] = &[
+    Parameter::Scope,
+    Parameter::Operation,
+    Parameter::Id,
+    Parameter::Fingerprint,
+    Parameter::AttemptId,
+    Parameter::Lease,
+    Parameter::Retention,
+    Parameter::FailsWhenStale,
+    Parameter::RetriesFailed,
+    Parameter::Metadata,
 ];
 
 /// The read that a claim begins with, by itself: for callers that would have to wait for others
@@ -162,18 +163,6 @@ FROM {table} AS r
 WHERE {key r.}
     AND {held r.};
 ";
-
-/// The values of seals, renewals and releases of a claim; each takes the first few.
-pub(crate) const OWNER_VALUES: &[&str] = &[
-    "scope",
-    "operation",
-    "id",
-    "token",
-    "attempt_id",
-    "retention",
-    "state",
-    "result",
-];
 
 /// `MERGE` reads the row and inserts it in two steps, and another claim's insert may come between
 /// them. Then the primary key lets one in, and the other gets 2627 and repeats its claim. `UPDLOCK`
@@ -318,9 +307,6 @@ WHERE {key } AND token = {token}
     AND state = 0 AND lease_ends_at <= @now AND expires_at > @now;
 ";
 
-/// The values of [`ABANDON`].
-pub(crate) const ABANDON_VALUES: &[&str] = &["scope", "operation", "id", "token", "result"];
-
 /// One row comes back when the claim was held; ownership is checked on the locked row.
 ///
 /// Row S2.
@@ -347,15 +333,15 @@ WHERE s.n < @P1 AND {owned r.}
 ";
 
 /// The values of each row of [`FINISH_MANY`].
-pub(crate) const FINISH_VALUES: &[&str] = &[
-    "scope",
-    "operation",
-    "id",
-    "token",
-    "attempt_id",
-    "state",
-    "result",
-    "retention",
+pub(crate) const FINISH_VALUES: &[Parameter] = &[
+    Parameter::Scope,
+    Parameter::Operation,
+    Parameter::Id,
+    Parameter::Token,
+    Parameter::AttemptId,
+    Parameter::State,
+    Parameter::Result,
+    Parameter::Retention,
 ];
 
 /// Reads what a seal or release that changed nothing has met: whether the claim is the latest
@@ -415,10 +401,6 @@ OUTPUT inserted.lease_ends_at, @now
 WHERE {owned };
 ";
 
-/// The values of [`RENEW`].
-pub(crate) const RENEW_VALUES: &[&str] =
-    &["scope", "operation", "id", "token", "attempt_id", "lease"];
-
 pub(crate) const GET: &str = "SELECT 0, {record r.}, CASE WHEN r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
 WHERE {key r.} AND r.expires_at > @now;
@@ -446,6 +428,3 @@ pub(crate) const FAIL_ABANDONED: &str =
 WHERE sweep_at IS NOT NULL AND sweep_at <= @now AND state = 0 AND expires_at > @now;
 SELECT @@ROWCOUNT;
 ";
-
-/// The values of [`DELETE_EXPIRED`] and [`FAIL_ABANDONED`].
-pub(crate) const BATCH_VALUES: &[&str] = &["limit", "result"];

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use idem_core::backend::MAX_LOCK_WAIT;
+use idem_sql::parameters::{Parameter, Placeholder, compile};
 
 use crate::config::Config;
 use crate::sql::{self, FRAGMENTS};
@@ -14,31 +15,31 @@ use crate::sql::{self, FRAGMENTS};
 /// <https://learn.microsoft.com/sql/sql-server/maximum-capacity-specifications-for-sql-server>.
 pub(crate) const SIZES: [usize; 3] = [8, 64, 200];
 
-/// A statement's template, and the names of its values in their order.
-type Template = (&'static str, &'static [&'static str]);
+/// A batch's template, and the parameters of each of its rows.
+type Template = (&'static str, &'static [Parameter]);
 
 idem_sql::statements! {
-    single: Statement, of Template {
-        claim_by_merge: (sql::CLAIM_BY_MERGE, sql::CLAIM_VALUES),
-        claim_by_insert: (sql::CLAIM_BY_INSERT, sql::CLAIM_VALUES),
-        lookup: (sql::LOOKUP, sql::CLAIM_VALUES),
-        lookup_at_mark: (sql::LOOKUP_AT_MARK, sql::ADVANCE_VALUES),
-        probe: (sql::PROBE, sql::OWNER_VALUES),
-        abandon: (sql::ABANDON, sql::ABANDON_VALUES),
-        seal: (sql::SEAL, sql::OWNER_VALUES),
-        owned: (sql::OWNED, sql::OWNER_VALUES),
-        release: (sql::RELEASE, sql::OWNER_VALUES),
-        renew: (sql::RENEW, sql::RENEW_VALUES),
-        get: (sql::GET, sql::OWNER_VALUES),
-        checkpoint: (sql::CHECKPOINT, sql::CHECKPOINT_VALUES),
-        last_checkpoint: (sql::LAST_CHECKPOINT, sql::OWNER_VALUES),
-        advance: (sql::ADVANCE, sql::ADVANCE_VALUES),
-        watermark: (sql::WATERMARK, sql::ADVANCE_VALUES),
+    single: Statement, of &str {
+        claim_by_merge: sql::CLAIM_BY_MERGE,
+        claim_by_insert: sql::CLAIM_BY_INSERT,
+        lookup: sql::LOOKUP,
+        lookup_at_mark: sql::LOOKUP_AT_MARK,
+        probe: sql::PROBE,
+        abandon: sql::ABANDON,
+        seal: sql::SEAL,
+        owned: sql::OWNED,
+        release: sql::RELEASE,
+        renew: sql::RENEW,
+        get: sql::GET,
+        checkpoint: sql::CHECKPOINT,
+        last_checkpoint: sql::LAST_CHECKPOINT,
+        advance: sql::ADVANCE,
+        watermark: sql::WATERMARK,
     }
-    patient: Statement, of Template {
-        delete_expired: (sql::DELETE_EXPIRED, sql::BATCH_VALUES),
-        fail_abandoned: (sql::FAIL_ABANDONED, sql::BATCH_VALUES),
-        delete_expired_watermarks: (sql::DELETE_EXPIRED_WATERMARKS, sql::BATCH_VALUES),
+    patient: Statement, of &str {
+        delete_expired: sql::DELETE_EXPIRED,
+        fail_abandoned: sql::FAIL_ABANDONED,
+        delete_expired_watermarks: sql::DELETE_EXPIRED_WATERMARKS,
     }
     batch: [Statement; 3], of Template {
         claim_many_by_merge: (sql::CLAIM_MANY_BY_MERGE, sql::CLAIM_VALUES),
@@ -68,16 +69,20 @@ impl Statements {
         let longest = config.timeout() / 10 * 9;
         let wait = MAX_LOCK_WAIT.min(longest);
         Self::of(
-            |(template, values)| Statement::timed(&text(template, &parameters(values)), wait),
+            |template| Statement::timed(&text(template, &[]), wait),
             // Statements that skip locked rows. On servers that do not skip them, only one caller
             // waits: a maintenance timer.
-            |(template, values)| Statement::timed(&text(template, &parameters(values)), longest),
-            |(template, values)| {
-                let text = text(template, &columns(values));
-                let text = text.replace("{names}", &values.join(", "));
+            |template| Statement::timed(&text(template, &[]), longest),
+            |(template, parameters)| {
+                let text = text(template, &columns(parameters));
+                let names: Vec<_> = parameters.iter().map(|each| each.name()).collect();
+                let text = text.replace("{names}", &names.join(", "));
                 SIZES.map(|size| {
-                    let text = text.replace("{rows}", &rows(size, values.len()));
-                    Statement::timed(&text, wait)
+                    let text = text.replace("{rows}", &rows(size, parameters.len()));
+                    Statement {
+                        parameters: parameters.to_vec(),
+                        ..Statement::timed(&text, wait)
+                    }
                 })
             },
             |template| Statement::plain(text(template, &[])),
@@ -96,6 +101,8 @@ impl Statements {
 #[derive(Debug)]
 pub(crate) struct Statement {
     text: String,
+    /// The parameters in the order of their numbers; of a batch, those of each row.
+    pub(crate) parameters: Vec<Parameter>,
     /// How long the statement waits for a lock when it runs by itself; `None`: by the session's
     /// setting, for statements that wait for no lock.
     wait: Option<Duration>,
@@ -144,16 +151,21 @@ const CLOCK: &str = "DECLARE @now bigint = \
 impl Statement {
     /// Creates a statement with the clock. It waits up to `wait` for a lock, so that the server
     /// gives up before the client does and reports that nothing was done.
-    fn timed(text: &str, wait: Duration) -> Self {
-        let text = format!("{CLOCK}{text}");
+    fn timed(template: &str, wait: Duration) -> Self {
+        let (text, parameters) = compile(template, Placeholder::Numbered("@P"));
         Self {
-            text,
+            text: format!("{CLOCK}{text}"),
+            parameters,
             wait: Some(wait),
         }
     }
 
     pub(crate) fn plain(text: String) -> Self {
-        Self { text, wait: None }
+        Self {
+            text,
+            parameters: Vec::new(),
+            wait: None,
+        }
     }
 
     /// Returns the text for a connection of the pool.
@@ -199,19 +211,11 @@ impl Statement {
     }
 }
 
-/// Names the values: `@P1` for the first, and so on.
-fn parameters(values: &[&str]) -> Vec<(String, String)> {
-    let numbered = values.iter().enumerate();
-    numbered
-        .map(|(index, name)| ((*name).to_owned(), format!("@P{}", index + 1)))
-        .collect()
-}
-
 /// Names the columns of the rows of a batch.
-fn columns(values: &[&str]) -> Vec<(String, String)> {
-    let named = values.iter();
-    named
-        .map(|name| ((*name).to_owned(), format!("s.{name}")))
+fn columns(parameters: &[Parameter]) -> Vec<(String, String)> {
+    let names = parameters.iter().map(|parameter| parameter.name());
+    names
+        .map(|name| (name.to_owned(), format!("s.{name}")))
         .collect()
 }
 
@@ -227,7 +231,7 @@ fn rows(size: usize, values: usize) -> String {
     (0..size).map(row).collect::<Vec<_>>().join(",\n        ")
 }
 
-/// Fills in fragments and values, fragments of fragments too. Unknown names stay.
+/// Fills in fragments and columns, fragments of fragments too. Other names stay.
 fn expand(template: &str, values: &[(String, String)]) -> String {
     let mut text = template.to_owned();
     for (name, fragment) in FRAGMENTS.iter().rev() {

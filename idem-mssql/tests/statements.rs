@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Trial::test("no_placeholder_is_left", no_placeholder_is_left),
         Trial::test("every_statement_ends_with_a_semicolon", ends),
         Trial::test("no_batch_has_too_many_parameters", parameters),
+        Trial::test("every_number_has_a_parameter", numbers),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -169,6 +170,24 @@ fn ends() -> Result<(), Failed> {
     for (name, script) in scripts() {
         if !script.trim_end().ends_with(';') {
             return Err(format!("{name}:\n{script}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A batch has its count, and then the parameters of each row.
+fn numbers() -> Result<(), Failed> {
+    let statements = Statements::new(&Config::new());
+    for (name, statement) in named(&statements) {
+        let text = statement.alone(Wait::Not);
+        let numbers = text.split("@P").skip(1).filter_map(|rest| {
+            let digits = rest.find(|c: char| !c.is_ascii_digit());
+            rest[..digits.unwrap_or(rest.len())].parse::<usize>().ok()
+        });
+        let (greatest, parameters) = (numbers.max().unwrap_or(0), statement.parameters.len());
+        let fits = greatest == parameters || parameters > 0 && (greatest - 1) % parameters == 0;
+        if !fits {
+            return Err(format!("{name}: @P{greatest} of {parameters} parameters").into());
         }
     }
     Ok(())

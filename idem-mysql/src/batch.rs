@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 use idem_core::backend::{TryTurn, Turn};
 use idem_core::{ClaimOutcome, ClaimRequest, Finish, Key, Result};
 use idem_sql::batch::{Batch, CheckedFinish, Item as _, RoundLimits, finished};
+use idem_sql::parameters::Parameter;
 
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_locked};
-use crate::operations::{Operations, bind_claim};
+use crate::operations::Operations;
 use crate::row::{Columns, RecordState};
 use crate::session::Session;
 use crate::statements::{Dialect, MAX_ITEMS, bind_key, filled_up};
@@ -148,11 +149,13 @@ impl Operations {
         let sql = self.sql(session).await?;
         self.without_gaps(session).await?;
         let (statement, size) = sql.insert_new.at_least(which.len());
+        let values: Vec<_> = which.iter().map(|&at| items[at].values()).collect();
         let insert = || {
             let probe = filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
                 sql.bind_probe(query, items[at].request.key())
             });
-            filled_up(which, size).fold(probe, |query, &at| items[at].bind_row(query))
+            let bind = |query, values| sql.insert_new.bind_item(query, values);
+            filled_up(&values, size).fold(probe, bind)
         };
         let done = match session.execute(insert).await {
             Err(error) if is_locked(&error) => {
@@ -274,17 +277,13 @@ impl Operations {
         let items: Vec<_> = which.iter().map(|&at| &all[at]).collect();
         let sql = self.sql(session).await?;
         let (statement, size) = sql.finish_many.at_least(items.len());
-        let numbered: Vec<_> = (1..).zip(&items).collect();
+        let mut values = Vec::with_capacity(items.len());
+        for (index, item) in (1_i64..).zip(&items) {
+            values.push(item.values().with(Parameter::Index, index));
+        }
         let query = || {
-            let rows = filled_up(&numbered, size).fold(
-                sqlx::query(statement.text()),
-                |query, (number, item)| {
-                    bind_claim(query, item.claim)
-                        .bind(item.result.state())
-                        .bind(item.result.retention())
-                        .bind(*number)
-                },
-            );
+            let bind = |query, values| sql.finish_many.bind_item(query, values);
+            let rows = filled_up(&values, size).fold(sqlx::query(statement.text()), bind);
             let results =
                 filled_up(&items, size).fold(rows, |query, item| query.bind(item.result.bytes()));
             filled_up(&items, size).fold(results, |query, item| sql.bind_probe(query, item.key()))

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 use sqlx::Row;
 
 use crate::error::{Access, decode};
-use crate::operations::{Operations, bind_claim};
+use crate::operations::Operations;
 use crate::session::Session;
-use crate::statements::bind_key;
 
 /// A mark, as the store read it.
 #[derive(Debug, Clone, Copy)]
@@ -28,10 +28,8 @@ impl Operations {
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
         let sql = self.sql(session).await?;
-        let query = || {
-            let query = sqlx::query(sql.checkpoint.text()).bind(&stored[..]);
-            sql.bind_probe(bind_claim(query, claim), claim.key())
-        };
+        let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
+        let query = || sql.checkpoint.query(&values);
         if self.write_locked(session, claim.key(), query).await? > 0 {
             return Ok(());
         }
@@ -49,7 +47,8 @@ impl Operations {
         } else {
             &sql.last_checkpoint
         };
-        let query = || bind_claim(sqlx::query(statement.text()), claim);
+        let values = Values::of_claim(claim);
+        let query = || statement.query(&values);
         let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         stored_checkpoint(row.try_get_unchecked(0).map_err(decode)?)
@@ -66,19 +65,12 @@ impl Operations {
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
         let sql = self.sql(session).await?;
-        let first = || {
-            let query = bind_key(sqlx::query(sql.first_mark.text()), source);
-            sql.bind_probe(query.bind(wanted).bind(retention), source)
-        };
-        let first_plain = || {
-            let query = bind_key(sqlx::query(sql.first_mark_plain.text()), source);
-            query.bind(wanted).bind(retention)
-        };
-        let raise = || {
-            let query = sqlx::query(sql.raise.text()).bind(wanted);
-            let query = bind_key(query.bind(retention), source).bind(wanted);
-            sql.bind_probe(query, source)
-        };
+        let values = Values::of_key(source)
+            .with(Parameter::Version, wanted)
+            .with(Parameter::Retention, retention);
+        let first = || sql.first_mark.query(&values);
+        let first_plain = || sql.first_mark_plain.query(&values);
+        let raise = || sql.raise.query(&values);
         for ask in 0..MAX_RETRIES {
             let mark = self.mark(session, source, ask > 0).await?;
             let is_there = mark.is_some();
@@ -117,7 +109,8 @@ impl Operations {
         } else {
             &sql.mark
         };
-        let query = || bind_key(sqlx::query(statement.text()), source);
+        let values = Values::of_key(source);
+        let query = || statement.query(&values);
         let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(None);

@@ -17,6 +17,7 @@ use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Result,
 };
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use sqlx::mysql::MySqlRow;
 
@@ -25,7 +26,7 @@ use crate::error::{Access, is_null_refused};
 use crate::operations::Operations;
 use crate::row::{Columns, RecordState};
 use crate::session::{Query, Session};
-use crate::statements::{Dialect, bind_key};
+use crate::statements::Dialect;
 
 /// The result of an INSERT.
 enum Inserted {
@@ -106,7 +107,7 @@ impl Operations {
                 Err(error) => return Err(after(has_written, error)),
             }
         }
-        Err(key_changed_hands(Effect::Unknown))
+        Err(after(has_written, key_changed_hands(Effect::None)))
     }
 
     /// Returns whether the insert comes before the read.
@@ -158,7 +159,8 @@ impl Operations {
                 let Some(permit) = self.permit(&self.locked, session, key).await? else {
                     return Ok(Met::Again);
                 };
-                let take = || sql.bind_probe(params.take(&sql.take), key);
+                let values = params.values();
+                let take = || sql.take.query(&values);
                 permit.settle(key, session.write(take).await)?;
                 Ok(Met::Written)
             }
@@ -183,7 +185,8 @@ impl Operations {
             true => Access::Write,
             false => Access::Read,
         };
-        let rows = session.rows(|| params.lookup(statement), sent).await?;
+        let values = Values::of_key(params.request.key());
+        let rows = session.rows(|| statement.query(&values), sent).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -206,12 +209,15 @@ impl Operations {
         session: &mut Session<'_>,
         params: &ClaimParams<'_>,
     ) -> Result<Inserted> {
-        let (sql, key) = (self.sql(session).await?, params.request.key());
+        let (sql, values) = (self.sql(session).await?, params.values());
         // In a caller's transaction the insert id is the caller's.
         if !session.is_transaction() {
             self.without_gaps(session).await?;
             let (statement, _) = sql.insert_new.at_least(1);
-            let query = || params.bind_row(sql.bind_probe(sqlx::query(statement.text()), key));
+            let query = || {
+                let probe = sql.bind_probe(sqlx::query(statement.text()), params.request.key());
+                sql.insert_new.bind_item(probe, &values)
+            };
             let done = session.execute(query).await?;
             return Ok(match (done.rows_affected(), done.last_insert_id()) {
                 (0, _) => Inserted::Nothing,
@@ -221,7 +227,7 @@ impl Operations {
             });
         }
         if self.facts(session).await?.dialect == Dialect::MariaDb {
-            let query = || params.bind_row(sqlx::query(sql.insert_returning.text()));
+            let query = || sql.insert_returning.query(&values);
             let rows = session.rows(query, Access::Write).await?;
             let columns = rows.first().map(Columns::of).transpose()?;
             // A loser's row comes without the result, which the next read returns.
@@ -232,10 +238,10 @@ impl Operations {
                 _ => Inserted::Perhaps,
             });
         }
-        let query = || params.bind_row(sql.bind_probe(sqlx::query(sql.insert.text()), key));
+        let query = || sql.insert.query(&values);
         match session.write(query).await {
             Err(error) if is_null_refused(&error) => {
-                let query = || params.bind_row(sqlx::query(sql.insert_plain.text()));
+                let query = || sql.insert_plain.query(&values);
                 self.insert_in(session, query).await?;
             }
             done => drop(done?),
@@ -295,10 +301,10 @@ impl Operations {
         let Some(permit) = self.permit(&self.locked, session, key).await? else {
             return Ok(Met::Again);
         };
-        let query = || {
-            let query = sqlx::query(sql.abandon.text()).bind(&failure[..]);
-            sql.bind_probe(bind_key(query, key).bind(token.as_i64()), key)
-        };
+        let values = Values::of_key(key)
+            .with(Parameter::Token, token.as_i64())
+            .with(Parameter::Result, &failure[..]);
+        let query = || sql.abandon.query(&values);
         permit.settle(key, session.write(query).await)?;
         let row = self.lookup(session, params, true).await?;
         let columns = row.as_ref().map(Columns::of).transpose()?;

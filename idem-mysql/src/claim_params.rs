@@ -1,39 +1,23 @@
 //! [`ClaimParams`]: a claim, as statements take it.
 
-use idem_core::backend::check;
-use idem_core::{
-    AttemptId, Claim, ClaimRequest, FailedPolicy, FencingToken, Key, Result, StalePolicy, Timestamp,
-};
+use idem_core::backend::check::{self, CheckedClaim};
+use idem_core::{Claim, ClaimRequest, FencingToken, Key, Result, StalePolicy, Timestamp};
 use idem_sql::batch::Item;
+use idem_sql::parameters::{Parameter, Value, Values};
 
 use crate::config::Config;
-use crate::session::Query;
-use crate::statements::{Statement, bind_key};
 
 /// A checked claim in the form that statements take.
 #[derive(Debug)]
 pub(crate) struct ClaimParams<'r> {
     pub(crate) request: &'r ClaimRequest,
-    fingerprint: Vec<u8>,
-    attempt: AttemptId,
-    lease: i64,
-    kept: i64,
-    sweep: Option<i64>,
-    metadata: Option<String>,
+    checked: CheckedClaim,
 }
 
 impl<'r> ClaimParams<'r> {
     pub(crate) fn new(request: &'r ClaimRequest, config: &Config) -> Result<Self> {
         let checked = check::claim(request, &config.limits())?;
-        Ok(Self {
-            request,
-            fingerprint: request.fingerprint().to_bytes().to_vec(),
-            attempt: request.attempt(),
-            lease: checked.lease,
-            kept: checked.lease + checked.retention,
-            sweep: (request.on_stale() == StalePolicy::Fail).then_some(checked.lease),
-            metadata: checked.metadata,
-        })
+        Ok(Self { request, checked })
     }
 
     /// Returns the claim that an insert with this token has won: the token is the server's clock.
@@ -41,42 +25,20 @@ impl<'r> ClaimParams<'r> {
         Claim::new(
             self.request.key().clone(),
             FencingToken::from_i64(token),
-            self.attempt,
+            self.request.attempt(),
             1,
             Timestamp::from_micros(token),
-            Timestamp::from_micros(token + self.lease),
+            Timestamp::from_micros(token + self.checked.lease),
         )
     }
 
-    /// Binds the parameters of one inserted row.
-    pub(crate) fn bind_row<'q>(&'q self, query: Query<'q>) -> Query<'q> {
-        let query = query.bind(self.lease).bind(self.kept).bind(self.sweep);
-        bind_key(query, self.request.key())
-            .bind(&self.fingerprint[..])
-            .bind(&self.attempt.as_bytes()[..])
-            .bind(self.metadata.as_ref().map(String::as_bytes))
-    }
-
-    pub(crate) fn take<'q>(&'q self, statement: &Statement) -> Query<'q> {
-        let attempt = &self.attempt.as_bytes()[..];
-        let query = sqlx::query(statement.text())
-            .bind(attempt)
-            .bind(attempt)
-            .bind(self.lease)
-            .bind(self.kept)
-            .bind(self.sweep)
-            .bind(&self.fingerprint[..])
-            .bind(attempt)
-            .bind(self.metadata.as_ref().map(String::as_bytes));
-        bind_key(query, self.request.key())
-            .bind(&self.fingerprint[..])
-            .bind(attempt)
-            .bind(self.request.on_stale() == StalePolicy::Fail)
-            .bind(self.request.on_failed() == FailedPolicy::Retry)
-    }
-
-    pub(crate) fn lookup<'q>(&'q self, statement: &Statement) -> Query<'q> {
-        bind_key(sqlx::query(statement.text()), self.request.key())
+    /// Returns the values of the claim's statements.
+    pub(crate) fn values(&self) -> Values<'_> {
+        let sweeps = self.request.on_stale() == StalePolicy::Fail;
+        let sweep_after = sweeps.then_some(self.checked.lease);
+        Values::of_request(self.request, &self.checked)
+            .with(Parameter::Kept, self.checked.lease + self.checked.retention)
+            .with(Parameter::SweepAfter, Value::OptionalNumber(sweep_after))
     }
 }
 
@@ -86,6 +48,6 @@ impl Item for ClaimParams<'_> {
     }
 
     fn bytes(&self) -> usize {
-        self.metadata.as_ref().map_or(0, String::len)
+        self.checked.metadata.as_ref().map_or(0, String::len)
     }
 }

@@ -4,6 +4,7 @@
 use idem_core::backend::encode_failure;
 use idem_core::{Effect, Error, ErrorKind, Failure, Result};
 use idem_sql::maintenance::Task;
+use idem_sql::parameters::{Parameter, Values};
 use sqlx::Row;
 
 use crate::error::{Access, decode};
@@ -105,7 +106,8 @@ async fn locked(
     which: &Statement,
     size: usize,
 ) -> Result<Vec<StoredKey>> {
-    let query = || sqlx::query(which.text()).bind(size as u64);
+    let values = Values::default().with(Parameter::Limit, size as i64);
+    let query = || which.query(&values);
     let rows = session.rows(query, Access::Write).await?;
     let part = |row: &sqlx::mysql::MySqlRow, index: usize| {
         row.try_get_unchecked::<Vec<u8>, _>(index).map_err(decode)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, check};
 use idem_core::{Claim, Error, Key, Record, Result};
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{Step, renewed};
 use sqlx::Row;
 
@@ -14,7 +15,7 @@ use crate::error::{Access, decode};
 use crate::row::Columns;
 use crate::server::{Facts, Server};
 use crate::session::{Query, Session};
-use crate::statements::{Dialect, Statements, bind_key};
+use crate::statements::{Dialect, Statements};
 
 /// The state that all operations need beside a session.
 #[derive(Debug)]
@@ -72,13 +73,12 @@ impl Operations {
         result: &FinalResult,
     ) -> Result<()> {
         let sql = self.sql(session).await?;
-        let query = || {
-            let query = match result.is_release() {
-                true => sqlx::query(sql.release.text()),
-                false => bind_result(sqlx::query(sql.seal.text()), result),
-            };
-            sql.bind_probe(bind_claim(query, claim), claim.key())
+        let statement = match result.is_release() {
+            true => &sql.release,
+            false => &sql.seal,
         };
+        let values = Values::of_claim(claim).with_result(result);
+        let query = || statement.query(&values);
         self.step(session, sql, claim, query)
             .await?
             .finished(result)
@@ -110,7 +110,8 @@ impl Operations {
         } else {
             &sql.owned
         };
-        let query = || bind_claim(sqlx::query(statement.text()), claim);
+        let values = Values::of_claim(claim);
+        let query = || statement.query(&values);
         let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
@@ -128,17 +129,12 @@ impl Operations {
     ) -> Result<Claim> {
         let lease = check::lease(lease)?;
         let sql = self.sql(session).await?;
-        let renew = || {
-            let query = sqlx::query(sql.renew.text())
-                .bind(lease)
-                .bind(lease)
-                .bind(lease);
-            sql.bind_probe(bind_claim(query, claim), claim.key())
-        };
+        let values = Values::of_claim(claim).with(Parameter::Lease, lease);
+        let renew = || sql.renew.query(&values);
         if self.write_locked(session, claim.key(), renew).await? == 0 {
             return Err(Error::claim_lost());
         }
-        let query = || bind_claim(sqlx::query(sql.lease.text()), claim);
+        let query = || sql.lease.query(&values);
         let rows = session.rows(query, Access::Write).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
@@ -147,24 +143,11 @@ impl Operations {
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let sql = self.sql(session).await?;
-        let query = || bind_key(sqlx::query(sql.get.text()), key);
+        let values = Values::of_key(key);
+        let query = || sql.get.query(&values);
         let rows = session.rows(query, Access::Read).await?;
         rows.first()
             .map(|row| Columns::of(row)?.record())
             .transpose()
     }
-}
-
-/// How often [`sql::SEAL`](crate::sql::SEAL) has the retention as a parameter.
-const RETENTIONS_OF_SEAL: usize = 5;
-
-fn bind_result<'q>(query: Query<'q>, result: &'q FinalResult) -> Query<'q> {
-    let query = query.bind(result.state()).bind(result.bytes());
-    (0..RETENTIONS_OF_SEAL).fold(query, |query, _| query.bind(result.retention()))
-}
-
-pub(crate) fn bind_claim<'q>(query: Query<'q>, claim: &'q Claim) -> Query<'q> {
-    bind_key(query, claim.key())
-        .bind(claim.token().as_i64())
-        .bind(claim.attempt().as_bytes().to_vec())
 }

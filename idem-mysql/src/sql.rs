@@ -88,7 +88,7 @@ macro_rules! due {
 
 macro_rules! key {
     () => {
-        "scope = ? AND operation = ? AND id = ?"
+        "scope = {scope} AND operation = {operation} AND id = {id}"
     };
 }
 
@@ -113,7 +113,7 @@ VALUES "
     };
 }
 
-/// One row: lease, lease and retention, lease or NULL, key, fingerprint, attempt id, metadata.
+/// One row.
 macro_rules! insert_row {
     ($before:literal, $after:literal) => {
         concat!(
@@ -121,9 +121,10 @@ macro_rules! insert_row {
             $before,
             now!(),
             $after,
-            ", token, token + ?, token + ?, token + ?, ",
+            ", token, token + {lease}, token + {kept}, token + {sweep_after}, ",
             due!(),
-            ", 1, 0, ?, ?, ?, ?, ?, ?)"
+            ",
+    1, 0, {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, {metadata})"
         )
     };
 }
@@ -135,7 +136,7 @@ pub(crate) const INSERT_ROWS: List = List {
     separator: ", ",
 };
 
-/// Key. Reads the record with its result, which answers a duplicate. A consistent read: it locks
+/// Reads the record with its result, which answers a duplicate. A consistent read: it locks
 /// nothing and writes nothing.
 pub(crate) const LOOKUP: &str = concat!(
     "SELECT ",
@@ -144,7 +145,7 @@ pub(crate) const LOOKUP: &str = concat!(
     key!()
 );
 
-/// Key. The same in a caller's transaction, where it locks the record under SERIALIZABLE.
+/// The same in a caller's transaction, where it locks the record under SERIALIZABLE.
 pub(crate) const LOOKUP_IN: &str = concat!(
     "{brief}SELECT ",
     columns!("result"),
@@ -152,7 +153,7 @@ pub(crate) const LOOKUP_IN: &str = concat!(
     key!()
 );
 
-/// Key. The same of the latest version: it follows a write in a caller's transaction, whose
+/// The same of the latest version: it follows a write in a caller's transaction, whose
 /// snapshot may be older than the row that the write has met. That write has locked the row
 /// already.
 pub(crate) const LOOKUP_LATEST: &str = concat!(
@@ -218,8 +219,6 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
     columns!("CAST(NULL AS BINARY)")
 );
 
-/// The parameters in the order in which `ClaimParams::take` binds them.
-///
 /// Acquires an existing record: expired or released, stale and open to takeover, failed and to be
 /// retried, or this attempt's own, which keeps its token. Of any number of claims that wait for the
 /// row's lock the first is let through, and the others find the row changed and update nothing.
@@ -237,13 +236,13 @@ pub(crate) const TAKE: &str = concat!(
     " AND state = 0 THEN result END,
     token = CASE WHEN expires_at > ",
     now!(),
-    " AND state = 0 AND attempt_id = ? THEN token
+    " AND state = 0 AND attempt_id = {attempt_id} THEN token
         ELSE GREATEST(token + 1, ",
     now!(),
     ") END,
     attempts = CASE WHEN expires_at <= ",
     now!(),
-    " THEN 1 WHEN state = 0 AND attempt_id = ? THEN attempts ELSE attempts + 1 END,
+    " THEN 1 WHEN state = 0 AND attempt_id = {attempt_id} THEN attempts ELSE attempts + 1 END,
     created_at = CASE WHEN expires_at <= ",
     now!(),
     " THEN ",
@@ -251,50 +250,51 @@ pub(crate) const TAKE: &str = concat!(
     " ELSE created_at END,
     lease_ends_at = ",
     now!(),
-    " + ?,
+    " + {lease},
     expires_at = ",
     now!(),
-    " + ?,
+    " + {kept},
     sweep_at = ",
     now!(),
-    " + ?,
+    " + {sweep_after},
     purge_at = ",
     due!(),
     ",
-    sealed_at = NULL, state = 0, fingerprint = ?, attempt_id = ?, metadata = ?
+    sealed_at = NULL, state = 0,
+    fingerprint = {fingerprint}, attempt_id = {attempt_id}, metadata = {metadata}
 WHERE ",
     key!(),
     " AND (expires_at <= ",
     now!(),
-    " OR fingerprint = ? AND (
-        state = 0 AND attempt_id = ?
+    " OR fingerprint = {fingerprint} AND (
+        state = 0 AND attempt_id = {attempt_id}
         OR state = 0 AND lease_ends_at <= ",
     now!(),
-    " AND sweep_at IS NULL AND ? = 0
-        OR state = 2 AND ? = 1)){free}"
+    " AND sweep_at IS NULL AND {fails_when_stale} = 0
+        OR state = 2 AND {retries_failed} = 1)){free}"
 );
 
-/// The failure's stored form, key, the token that was read. Fails one stale record that must not be
+/// Fails one stale record that must not be
 /// taken over; it has no owner then. Nothing changes when the record was renewed, sealed or
 /// released since it was read.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
     "{brief}UPDATE {table} SET
-    state = 2, result = ?, sealed_at = ",
+    state = 2, result = {result}, sealed_at = ",
     now!(),
     ", sweep_at = NULL, purge_at = GREATEST(purge_at, expires_at),
     attempt_id = x'00000000000000000000000000000000'
 WHERE ",
     key!(),
-    " AND token = ? AND state = 0 AND lease_ends_at <= ",
+    " AND token = {token} AND state = 0 AND lease_ends_at <= ",
     now!(),
     " AND expires_at > ",
     now!(),
     "{free}"
 );
 
-/// The new `purge_at` of a sealed record, from the retention (5 ×): its end, or up to an eighth of
+/// The new `purge_at` of a sealed record, from the retention: its end, or up to an eighth of
 /// the retention later, so that its index changes only where it has to.
 macro_rules! kept_until {
     ($retention:literal) => {
@@ -318,29 +318,28 @@ macro_rules! kept_until {
     };
 }
 
-/// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held,
+/// One row matches when the claim was held,
 /// and it always changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
-    "{brief}UPDATE {table} SET state = ?, result = ?, sealed_at = ",
+    "{brief}UPDATE {table} SET state = {state}, result = {result}, sealed_at = ",
     now!(),
     ", sweep_at = NULL,
     purge_at = ",
-    kept_until!("?"),
+    kept_until!("{retention}"),
     ",
     expires_at = ",
     now!(),
-    " + ?
+    " + {retention}
 WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
     now!(),
     "{free}"
 );
 
-/// [`SEAL`] and [`RELEASE`] for many claims; the parameters of [`FINISHES`], then those of
-/// [`RESULTS`]. All have ended when as many rows matched. Otherwise each is sent alone, which finds
+/// [`SEAL`] and [`RELEASE`] for many claims. All have ended when as many rows matched. Otherwise each is sent alone, which finds
 /// out which ones have ended already.
 ///
 /// Results are no column of the list: MySQL gives the columns of a derived table a type with a
@@ -368,31 +367,30 @@ WHERE state = 0 AND expires_at > ",
     "{free_keys}"
 );
 
-/// Rows of [`FINISH_MANY`]: key, token, attempt id, state, retention, index of the result. The names
-/// are those of the first.
+/// Rows of [`FINISH_MANY`], each with the index of its result. The names are those of the first.
 pub(crate) const FINISHES: List = List {
     placeholder: "{rows}",
-    item: "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
-           CAST(? AS SIGNED) AS in_token, CAST(? AS BINARY) AS in_attempt_id, CAST(? AS SIGNED) AS in_state, \
-           CAST(? AS SIGNED) AS in_retention, CAST(? AS SIGNED) AS in_index",
+    item: "SELECT CAST({scope} AS BINARY) AS in_scope, CAST({operation} AS BINARY) AS in_operation, CAST({id} AS BINARY) AS in_id, \
+           CAST({token} AS SIGNED) AS in_token, CAST({attempt_id} AS BINARY) AS in_attempt_id, CAST({state} AS SIGNED) AS in_state, \
+           CAST({retention} AS SIGNED) AS in_retention, CAST({index} AS SIGNED) AS in_index",
     separator: "\nUNION ALL ",
 };
 
 /// Results of [`FINISH_MANY`].
 pub(crate) const RESULTS: List = List {
     placeholder: "{results}",
-    item: "CAST(? AS BINARY)",
+    item: "CAST({result} AS BINARY)",
     separator: ", ",
 };
 
-/// Key, token, attempt id. Reads what a seal or release that changed nothing has met: whether the
+/// Reads what a seal or release that changed nothing has met: whether the
 /// claim is the latest acquisition, and its state.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
     "SELECT state, result FROM {table} WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND (expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND (expires_at > ",
     now!(),
     " OR state = 3)"
 );
@@ -401,12 +399,12 @@ pub(crate) const OWNED: &str = concat!(
 pub(crate) const OWNED_LATEST: &str = concat!(
     "SELECT state, result FROM {table} WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND (expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND (expires_at > ",
     now!(),
     " OR state = 3) FOR UPDATE NOWAIT"
 );
 
-/// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock
+/// The row stays, so that the next token is greater whatever the clock
 /// does. It counts as absent, and `delete_expired` deletes it like any other.
 ///
 /// Row R3.
@@ -416,12 +414,12 @@ pub(crate) const RELEASE: &str = concat!(
     ", sweep_at = NULL, result = NULL
 WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
     now!(),
     "{free}"
 );
 
-/// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at`
+/// Never shortens a lease. The order matters: `lease_ends_at`
 /// is last, and `purge_at` comes after the columns that it is made of.
 ///
 /// Row N2.
@@ -429,19 +427,19 @@ pub(crate) const RENEW: &str = concat!(
     "{brief}UPDATE {table} SET
     expires_at = expires_at + GREATEST(0, ",
     now!(),
-    " + ? - lease_ends_at),
+    " + {lease} - lease_ends_at),
     sweep_at = CASE WHEN sweep_at IS NOT NULL THEN GREATEST(lease_ends_at, ",
     now!(),
-    " + ?) END,
+    " + {lease}) END,
     purge_at = GREATEST(purge_at, ",
     due!(),
     "),
     lease_ends_at = GREATEST(lease_ends_at, ",
     now!(),
-    " + ?)
+    " + {lease})
 WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
     now!(),
     "{free}"
 );
@@ -454,7 +452,7 @@ pub(crate) const LEASE: &str = concat!(
     now!(),
     " FROM {table} WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
     now!()
 );
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use idem_core::Key;
+use idem_sql::parameters::{Parameter, Placeholder, Value, Values, compile};
+use idem_sql::sqlx::Missing;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
@@ -18,7 +20,7 @@ pub(crate) enum Dialect {
 }
 
 /// For each placeholder in the statements' texts, the text of MariaDB and that of MySQL. MySQL's
-/// texts take the key once more.
+/// texts name the key once more.
 const PLACES: [(&str, &str, &str); 6] = [
     (
         "{brief}",
@@ -29,19 +31,19 @@ const PLACES: [(&str, &str, &str); 6] = [
         "{free}",
         "",
         "\n    AND (SELECT free FROM (SELECT 1 AS free FROM {table} \
-         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe)",
+         WHERE scope = {scope} AND operation = {operation} AND id = {id} FOR UPDATE NOWAIT) AS probe)",
     ),
     (
         "{free_mark}",
         "",
         "\n    AND (SELECT free FROM (SELECT 1 AS free FROM {marks} \
-         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe)",
+         WHERE scope = {scope} AND operation = {operation} AND id = {id} FOR UPDATE NOWAIT) AS probe)",
     ),
     (
         "{probe_mark}",
         "",
         " + (SELECT 0 * COUNT(*) FROM (SELECT 1 FROM {marks} \
-         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe)",
+         WHERE scope = {scope} AND operation = {operation} AND id = {id} FOR UPDATE NOWAIT) AS probe)",
     ),
     (
         "{free_keys}",
@@ -58,7 +60,7 @@ const PLACES: [(&str, &str, &str); 6] = [
         " + IF(CAST(@@transaction_isolation AS BINARY) IN (\
          x'524541442D434F4D4D4954544544', x'524541442D554E434F4D4D4954544544'), \
          (SELECT 0 * COUNT(*) FROM (SELECT 1 FROM {table} \
-         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe), NULL)",
+         WHERE scope = {scope} AND operation = {operation} AND id = {id} FOR UPDATE NOWAIT) AS probe), NULL)",
     ),
 ];
 
@@ -135,18 +137,16 @@ impl Statements {
             named.replace("{marks}", &marks)
         };
         let probe = text(PROBE.0);
-        let repeated =
-            |(template, lists): (&str, _)| Repeated::new(text(template), lists, probe.clone());
+        let repeated = |(template, lists): (&str, _)| Repeated::new(&text(template), lists, &probe);
         Self::of(
-            |template| Statement(text(template).into()),
+            |template| Statement::new(&text(template)),
             |template| repeated((template, &[sql::KEYS])),
             repeated,
             dialect,
         )
     }
 
-    /// Binds the key of a probe, where the statement has one at its end (or, for an INSERT, at its
-    /// beginning).
+    /// Binds the key of one item of a batch's probe, where the server needs one.
     pub(crate) fn bind_probe<'q>(&self, query: Query<'q>, key: &'q Key) -> Query<'q> {
         match self.dialect {
             Dialect::MariaDb => query,
@@ -155,14 +155,50 @@ impl Statements {
     }
 }
 
-/// One statement's text. Only the validated names of the tables were put into it.
-#[derive(Debug, Clone)]
-pub(crate) struct Statement(Arc<str>);
+/// One statement's text, and its parameters in their order. Only the validated names of the tables
+/// were put into it.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    text: Arc<str>,
+    parameters: Vec<Parameter>,
+}
 
 impl Statement {
-    pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    fn new(template: &str) -> Self {
+        let (text, parameters) = compile(template, Placeholder::Repeated("?"));
+        Self {
+            text: text.into(),
+            parameters,
+        }
     }
+
+    pub(crate) fn text(&self) -> SqlStr {
+        AssertSqlSafe(Arc::clone(&self.text)).into_sql_str()
+    }
+
+    /// Binds the statement's parameters.
+    pub(crate) fn query<'q>(&self, values: &'q Values<'_>) -> Query<'q> {
+        bind(sqlx::query(self.text()), &self.parameters, values)
+    }
+}
+
+/// Binds parameters: texts as bytes, because the columns hold bytes, and a text would have the
+/// character set of the session.
+pub(crate) fn bind<'q>(
+    query: Query<'q>,
+    parameters: &[Parameter],
+    values: &'q Values<'_>,
+) -> Query<'q> {
+    let bind = |query: Query<'q>, &parameter: &Parameter| match values.get(parameter) {
+        Some(Value::Text(text)) => query.bind(text.as_bytes()),
+        Some(Value::OptionalText(text)) => query.bind(text.map(str::as_bytes)),
+        Some(Value::Bytes(bytes)) => query.bind(&**bytes),
+        Some(Value::Number(number)) => query.bind(*number),
+        Some(Value::OptionalNumber(number)) => query.bind(*number),
+        Some(Value::Flag(flag)) => query.bind(*flag),
+        None => query.bind(Missing(parameter)),
+    };
+    parameters.iter().fold(query, bind)
 }
 
 /// The numbers of items for which there is a statement: few enough texts for the driver's cache,
@@ -178,18 +214,28 @@ pub(crate) const MAX_ITEMS: usize = SIZES[SIZES.len() - 1];
 /// up by repeating its last item, which changes nothing.
 pub(crate) struct Repeated {
     template: String,
-    lists: &'static [List],
+    lists: Vec<(&'static List, Item)>,
     /// The part that only the first item has.
     probe: String,
     made: [OnceLock<Statement>; SIZES.len()],
 }
 
+/// The text of a list's item, and its parameters.
+struct Item {
+    text: String,
+    parameters: Vec<Parameter>,
+}
+
 impl Repeated {
-    fn new(template: String, lists: &'static [List], probe: String) -> Self {
+    fn new(template: &str, lists: &'static [List], probe: &str) -> Self {
+        let item = |list: &'static List| {
+            let (text, parameters) = compile(list.item, Placeholder::Repeated("?"));
+            (list, Item { text, parameters })
+        };
         Self {
-            template,
-            lists,
-            probe,
+            template: compile(template, Placeholder::Repeated("?")).0,
+            lists: lists.iter().map(item).collect(),
+            probe: compile(probe, Placeholder::Repeated("?")).0,
             made: [const { OnceLock::new() }; SIZES.len()],
         }
     }
@@ -200,14 +246,21 @@ impl Repeated {
         let index = index.min(SIZES.len() - 1);
         let size = SIZES[index];
         let statement = self.made[index].get_or_init(|| {
-            let fill = |text: String, list: &List| {
-                let items = vec![list.item; size].join(list.separator);
+            let fill = |text: String, (list, item): &(&List, Item)| {
+                let items = vec![&*item.text; size].join(list.separator);
                 let items = items.replacen(PROBE.0, &self.probe, 1);
                 text.replace(list.placeholder, &items.replace(PROBE.0, ""))
             };
-            Statement(self.lists.iter().fold(self.template.clone(), fill).into())
+            Statement::new(&self.lists.iter().fold(self.template.clone(), fill))
         });
         (statement, size)
+    }
+
+    /// Binds the parameters of one item of the first list.
+    pub(crate) fn bind_item<'q>(&self, query: Query<'q>, values: &'q Values<'_>) -> Query<'q> {
+        let first = self.lists.first();
+        let parameters = first.map_or(&[][..], |(_, item)| &item.parameters[..]);
+        bind(query, parameters, values)
     }
 }
 
@@ -251,8 +304,8 @@ mod tests {
         ] {
             let (statement, found) = statements.delete_expired.at_least(items);
             assert_eq!(found, size);
-            assert_eq!(statement.0.matches("scope = ?").count(), size);
-            assert!(!statement.0.contains('{'));
+            assert_eq!(statement.text.matches("scope = ?").count(), size);
+            assert!(!statement.text.contains('{'));
         }
         for items in 1..=512 {
             let (_, size) = statements.delete_expired.at_least(items);
@@ -293,12 +346,16 @@ mod tests {
             let all = Statements::new(&Config::new(), dialect);
             for many in [&all.insert_new, &all.finish_many] {
                 let (statement, _) = many.at_least(3);
-                assert!(does_not_wait(&statement.0, dialect), "{}", statement.0);
+                assert!(
+                    does_not_wait(&statement.text, dialect),
+                    "{}",
+                    statement.text
+                );
                 assert_eq!(
-                    statement.0.matches("AS probe").count(),
+                    statement.text.matches("AS probe").count(),
                     usize::from(dialect == Dialect::MySql)
                 );
-                assert!(!statement.0.contains('{'), "{}", statement.0);
+                assert!(!statement.text.contains('{'), "{}", statement.text);
             }
             for one in [
                 &all.insert,
@@ -315,8 +372,8 @@ mod tests {
                 &all.mark_latest,
                 &all.last_checkpoint_latest,
             ] {
-                assert!(does_not_wait(&one.0, dialect), "{}", one.0);
-                assert!(!one.0.contains('{'), "{}", one.0);
+                assert!(does_not_wait(&one.text, dialect), "{}", one.text);
+                assert!(!one.text.contains('{'), "{}", one.text);
             }
         }
     }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, ErrorKind, Key, Result};
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 
 use crate::connection::End;
 use crate::error::Access;
-use crate::operations::{Operations, with_claim, with_key};
+use crate::operations::Operations;
 use crate::row::cell;
 use crate::session::Session;
 
@@ -20,7 +21,8 @@ impl Operations {
         checkpoint: &Checkpoint,
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
-        let query = || with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
+        let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
+        let query = || self.sql.checkpoint.with(&values);
         let step = self.step(session, claim, query).await?;
         step.row().map(drop)
     }
@@ -30,7 +32,7 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
-        let query = with_claim(&self.sql.last_checkpoint, claim);
+        let query = self.sql.last_checkpoint.with(&Values::of_claim(claim));
         let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         stored_checkpoint(cell(row, 0)?)
@@ -44,10 +46,10 @@ impl Operations {
         retention: Duration,
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
-        let query = || {
-            let query = with_key(&self.sql.advance, source);
-            query.bind(wanted).bind(retention)
-        };
+        let values = Values::of_key(source)
+            .with(Parameter::Version, wanted)
+            .with(Parameter::Retention, retention);
+        let query = || self.sql.advance.with(&values);
         let locked = &self.locked_marks;
         for _ in 0..MAX_RETRIES {
             let rows = self.rows_in_turn(session, locked, source, query, End::Commit);
@@ -89,7 +91,7 @@ impl Operations {
         session: &mut Session<'_>,
         source: &Key,
     ) -> Result<Option<u64>> {
-        let query = with_key(&self.sql.watermark, source);
+        let query = self.sql.watermark.with(&Values::of_key(source));
         let rows = session.rows(query, Access::Read).await?;
         let mark = rows.first().map(|row| cell::<i64>(row, 0)).transpose()?;
         Ok(mark.map(i64::cast_unsigned))

@@ -3,15 +3,14 @@
 use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{LockedKeys, check, encode_failure};
-use idem_core::{
-    ClaimOutcome, ClaimRequest, Effect, Error, FailedPolicy, Failure, Result, StalePolicy,
-};
+use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, Failure, Result};
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
 use crate::error::{Access, is_locked};
-use crate::operations::{Operations, found, with_key};
+use crate::operations::{Operations, found};
 use crate::row::Columns;
 use crate::session::Session;
 
@@ -55,7 +54,9 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let key = request.key();
         if self.locked.is_locked(key) {
-            return self.lost_or(session, request, LockedKeys::error()).await;
+            return self
+                .lost_or(session, request, checked, LockedKeys::error())
+                .await;
         }
         let mut next = match self.estimator.expects_duplicate(key) {
             true => Next::Lookup,
@@ -66,7 +67,7 @@ impl Operations {
         let mut has_row = false;
         loop {
             if next == Next::Lookup {
-                match self.lookup(session, request).await? {
+                match self.lookup(session, request, checked).await? {
                     Lookup::Lost(outcome) => {
                         self.estimator.record(key, true);
                         return Ok(outcome);
@@ -82,7 +83,7 @@ impl Operations {
                     next = Next::Lookup;
                     continue;
                 }
-                Err(error) => return self.lost_or(session, request, error).await,
+                Err(error) => return self.lost_or(session, request, checked, error).await,
             };
             let claimed = match next {
                 Next::Insert => self.insert(session, request, checked).await,
@@ -99,7 +100,9 @@ impl Operations {
                 }
                 Ok(None) => (has_row, next) = (true, Next::Lookup),
                 Err(error) if is_locked(&error) => {
-                    return self.lost_or(session, request, found(turn, error)).await;
+                    return self
+                        .lost_or(session, request, checked, found(turn, error))
+                        .await;
                 }
                 Err(error) => return Err(error),
             }
@@ -112,10 +115,11 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
+        checked: &CheckedClaim,
         error: Error,
     ) -> Result<ClaimOutcome> {
         let lost = async {
-            match self.lookup(session, request).await? {
+            match self.lookup(session, request, checked).await? {
                 Lookup::Lost(outcome) => Ok(Some(outcome)),
                 Lookup::Absent | Lookup::Acquirable => Ok(None),
             }
@@ -131,25 +135,20 @@ impl Operations {
         request: &ClaimRequest,
         checked: &CheckedClaim,
     ) -> Result<Option<ClaimOutcome>> {
-        let fingerprint = request.fingerprint().to_bytes();
-        let query = with_key(&self.sql.insert, request.key())
-            .bind(&fingerprint[..])
-            .bind(&request.attempt().as_bytes()[..])
-            .bind(checked.lease)
-            .bind(checked.retention)
-            .bind(request.on_stale() == StalePolicy::Fail)
-            .bind(checked.metadata.as_deref());
+        let query = self.sql.insert.with(&Values::of_request(request, checked));
         let rows = session.rows(query, Access::Write).await?;
         rows.first()
             .map(|row| Columns(row).inserted(request))
             .transpose()
     }
 
-    async fn lookup(&self, session: &mut Session<'_>, request: &ClaimRequest) -> Result<Lookup> {
-        let fingerprint = request.fingerprint().to_bytes();
-        let query = with_key(&self.sql.lookup, request.key())
-            .bind(&fingerprint[..])
-            .bind(&request.attempt().as_bytes()[..]);
+    async fn lookup(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        checked: &CheckedClaim,
+    ) -> Result<Lookup> {
+        let query = self.sql.lookup.with(&Values::of_request(request, checked));
         let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(Lookup::Absent);
@@ -165,17 +164,9 @@ impl Operations {
         request: &ClaimRequest,
         checked: &CheckedClaim,
     ) -> Result<ClaimOutcome> {
-        let fingerprint = request.fingerprint().to_bytes();
-        let attempt = request.attempt();
+        let values = Values::of_request(request, checked);
         for _ in 0..MAX_RETRIES {
-            let query = with_key(&self.sql.claim, request.key())
-                .bind(&fingerprint[..])
-                .bind(&attempt.as_bytes()[..])
-                .bind(checked.lease)
-                .bind(checked.retention)
-                .bind(request.on_stale() == StalePolicy::Fail)
-                .bind(request.on_failed() == FailedPolicy::Retry)
-                .bind(checked.metadata.as_deref());
+            let query = self.sql.claim.with(&values);
             let rows = session.rows(query, Access::Write).await?;
             let Some(row) = rows.first() else {
                 tokio::task::yield_now().await;
@@ -200,9 +191,10 @@ impl Operations {
         seen: &PgRow,
     ) -> Result<Option<ClaimOutcome>> {
         let failure = encode_failure(&Failure::abandoned())?;
-        let query = with_key(&self.sql.abandon, request.key())
-            .bind(Columns(seen).token()?.as_i64())
-            .bind(&failure[..]);
+        let values = Values::of_key(request.key())
+            .with(Parameter::Token, Columns(seen).token()?.as_i64())
+            .with(Parameter::Result, &failure[..]);
+        let query = self.sql.abandon.with(&values);
         let rows = session.rows(query, Access::Write).await?;
         rows.first()
             .map(|row| Columns(row).outcome(request))

@@ -7,6 +7,7 @@ use idem_core::backend::{
 };
 use idem_core::{Claim, Effect, Error, ErrorKind, Failure, Key, Record, Result};
 use idem_sql::maintenance::Task;
+use idem_sql::parameters::{Parameter, Value, Values};
 use idem_sql::step::{Step, renewed};
 use sqlx::postgres::PgRow;
 
@@ -16,7 +17,7 @@ use crate::error::{Access, is_locked};
 use crate::query::Query;
 use crate::row::{Columns, cell};
 use crate::session::Session;
-use crate::statements::{Statement, Statements};
+use crate::statements::Statements;
 
 /// The state that all operations need beside a session.
 #[derive(Debug)]
@@ -47,25 +48,17 @@ impl Operations {
         claim: &Claim,
         result: &FinalResult,
     ) -> Result<()> {
-        let query = || {
-            let query = match result.is_release() {
-                true => with_claim(&self.sql.release, claim),
-                false => with_claim(&self.sql.seal, claim)
-                    .bind(result.state())
-                    .bind(result.bytes())
-                    .bind(result.retention()),
-            };
-            self.notifying(query, claim.key())
+        let statement = match result.is_release() {
+            true => &self.sql.release,
+            false => &self.sql.seal,
         };
+        let topic = self.config.notifies().then(|| claim.key().hashed());
+        let topic = Value::OptionalText(topic.as_deref());
+        let values = Values::of_claim(claim)
+            .with_result(result)
+            .with(Parameter::Topic, topic);
+        let query = || statement.with(&values);
         self.step(session, claim, query).await?.finished(result)
-    }
-
-    /// Binds the notification, where the configuration sends one.
-    fn notifying(&self, query: Query, key: &Key) -> Query {
-        match self.config.notifies() {
-            true => query.bind(key.hashed()),
-            false => query,
-        }
     }
 
     /// Runs a step of the claim's holder.
@@ -96,7 +89,8 @@ impl Operations {
             }
             _ => {}
         }
-        let probe = || with_key(&self.sql.probe, key);
+        let values = Values::of_key(key);
+        let probe = || self.sql.probe.with(&values);
         self.rows_in_turn(session, locked, key, probe, End::Rollback)
             .await
             .map_err(|error| match error.kind() {
@@ -146,8 +140,7 @@ impl Operations {
 
     /// Returns the claim's record, as far as it was committed.
     async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Owned>> {
-        let attempt = claim.attempt();
-        let query = with_key(&self.sql.owned, claim.key()).bind(&attempt.as_bytes()[..]);
+        let query = self.sql.owned.with(&Values::of_claim(claim));
         let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
@@ -168,14 +161,14 @@ impl Operations {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Claim> {
-        let lease = check::lease(lease)?;
-        let query = || with_claim(&self.sql.renew, claim).bind(lease);
+        let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
+        let query = || self.sql.renew.with(&values);
         let row = self.step(session, claim, query).await?.row()?;
         Ok(renewed(claim, cell(&row, 1)?, cell(&row, 0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let query = with_key(&self.sql.get, key);
+        let query = self.sql.get.with(&Values::of_key(key));
         let rows = session.rows(query, Access::Read).await?;
         rows.first()
             .map_or(Ok(None), |row| Columns(row).live_record())
@@ -187,17 +180,16 @@ impl Operations {
         task: Task,
         limit: u32,
     ) -> Result<u64> {
-        let limit = i64::from(limit);
-        let query = match task {
-            Task::DeleteExpired => self.sql.delete_expired.query().bind(limit),
-            Task::FailAbandoned => {
-                let failure = encode_failure(&Failure::abandoned())?;
-                let query = self.sql.fail_abandoned.query().bind(limit);
-                query.bind(&failure[..])
-            }
-            Task::DeleteExpiredWatermarks => self.sql.delete_expired_watermarks.query().bind(limit),
+        let statement = match task {
+            Task::DeleteExpired => &self.sql.delete_expired,
+            Task::FailAbandoned => &self.sql.fail_abandoned,
+            Task::DeleteExpiredWatermarks => &self.sql.delete_expired_watermarks,
         };
-        let rows = session.rows(query, Access::Write).await?;
+        let failure = encode_failure(&Failure::abandoned())?;
+        let values = Values::default()
+            .with(Parameter::Limit, i64::from(limit))
+            .with(Parameter::Result, &failure[..]);
+        let rows = session.rows(statement.with(&values), Access::Write).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("a count has no row"))?;
@@ -237,18 +229,4 @@ fn just_committed() -> Error {
         Effect::None,
         "the claim's transaction has just committed; ask again",
     )
-}
-
-pub(crate) fn with_key(statement: &Statement, key: &Key) -> Query {
-    statement
-        .query()
-        .bind(key.scope())
-        .bind(key.operation())
-        .bind(key.id())
-}
-
-pub(crate) fn with_claim(statement: &Statement, claim: &Claim) -> Query {
-    with_key(statement, claim.key())
-        .bind(claim.token().as_i64())
-        .bind(&claim.attempt().as_bytes()[..])
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use idem_sql::parameters::{Parameter, Value, Values};
+use idem_sql::sqlx::Missing;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::{Arguments, Encode, SqlStr, Type};
@@ -24,9 +26,24 @@ pub(crate) struct Ready {
 }
 
 impl Statement {
-    /// Creates a query of the statement, which takes the values.
+    /// Creates a query of a batch, which takes its arrays.
     pub(crate) fn query(&self) -> Query {
         Query::new(self.clone())
+    }
+
+    /// Creates a query with the statement's values.
+    pub(crate) fn with(&self, values: &Values<'_>) -> Query {
+        let query = Query::new(self.clone());
+        let bind = |query: Query, &parameter: &Parameter| match values.get(parameter) {
+            Some(Value::Text(text)) => query.bind(*text),
+            Some(Value::OptionalText(text)) => query.bind(*text),
+            Some(Value::Bytes(bytes)) => query.bind(&**bytes),
+            Some(Value::Number(number)) => query.bind(*number),
+            Some(Value::OptionalNumber(number)) => query.bind(*number),
+            Some(Value::Flag(flag)) => query.bind(*flag),
+            None => query.bind(Missing(parameter)),
+        };
+        self.parameters().iter().fold(query, bind)
     }
 }
 

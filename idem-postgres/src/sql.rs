@@ -130,9 +130,7 @@ macro_rules! acquire_existing {
     };
 }
 
-/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a
-/// stale claim fails, `$9` metadata. Inserts a key that has no row. The returned row proves
-/// which claim won, as in [`CLAIM`].
+/// Inserts a key that has no row. The returned row proves which claim won, as in [`CLAIM`].
 ///
 /// No row comes back when the key has a row in any state, or when one was committed since the
 /// snapshot was taken (READ COMMITTED; this statement is not sent in a caller's transaction). Then
@@ -145,8 +143,8 @@ pub(crate) const INSERT: &str = concat!(
     "INSERT INTO {table} (",
     insert_columns!(),
     ")
-SELECT now, now, now + $6, now + $6 + $7, now + $6 + $7, CASE WHEN $8 THEN now + $6 END, 1, 0,
-    $1, $2, $3, $4, $5, $9
+SELECT now, now, now + {lease}, now + {lease} + {retention}, now + {lease} + {retention}, CASE WHEN {fails_when_stale} THEN now + {lease} END, 1, 0,
+    {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, {metadata}
 FROM (SELECT ",
     instant!(),
     " AS now, {bound}) AS clock
@@ -154,13 +152,13 @@ ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING token, lease_ends_at",
 );
 
-/// `$1..$3` key. Finds out whether an open transaction holds the key; always rolled back. Waits for
-/// that transaction's end as [`INSERT`] does, and then fails.
+/// Finds out whether an open transaction holds the key; always rolled back. Waits for that
+/// transaction's end as [`INSERT`] does, and then fails.
 pub(crate) const PROBE: &str = concat!(
     "INSERT INTO {table} (",
     insert_columns!(),
     ")
-SELECT now, now, now, 0, now, NULL, 1, 3, $1, $2, $3, pg_catalog.decode('', 'hex'),
+SELECT now, now, now, 0, now, NULL, 1, 3, {scope}, {operation}, {id}, pg_catalog.decode('', 'hex'),
     pg_catalog.decode('', 'hex'), NULL
 FROM (SELECT ",
     instant!(),
@@ -168,23 +166,20 @@ FROM (SELECT ",
 ON CONFLICT (scope, operation, id) DO NOTHING",
 );
 
-/// `$1..$3` key, `$4` fingerprint, `$5` attempt id. A plain read by the primary key, with the
-/// clock. It proves that the claim has lost against a live record, and nothing else.
+/// A plain read by the primary key, with the clock. It proves that the claim has lost against a
+/// live record, and nothing else.
 ///
 /// Rows C2, C4, C8 and C9.
 pub(crate) const LOOKUP: &str = concat!(
-    "SELECT r.attempt_id = $5, ",
+    "SELECT r.attempt_id = {attempt_id}, ",
     columns!(
-        "CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END",
+        "CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END",
         "pg_catalog.clock_timestamp()"
     ),
     " FROM {table} AS r
-WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
+WHERE {mine} = 0 AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
 );
 
-/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a
-/// stale claim fails, `$9` whether a failure is retried, `$10` metadata.
-///
 /// The read `held` finds a live record that this claim must not touch. Then nothing is written, no
 /// row is locked, and no transaction id is taken. (The table is locked in ROW EXCLUSIVE mode, as by
 /// any statement that could write; that blocks no reader or writer.) Otherwise the insert decides:
@@ -201,21 +196,21 @@ pub(crate) const CLAIM: &str = concat!(
     ",
 held AS MATERIALIZED (
     SELECT r.* FROM {table} AS r, clock
-    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.expires_at > clock.now
-        AND NOT (r.fingerprint = $4 AND (
-            r.state = 0 AND r.attempt_id = $5
-            OR r.state = 0 AND r.lease_ends_at <= clock.now AND r.sweep_at IS NULL AND NOT $8
-            OR r.state = 2 AND $9))
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.expires_at > clock.now
+        AND NOT (r.fingerprint = {fingerprint} AND (
+            r.state = 0 AND r.attempt_id = {attempt_id}
+            OR r.state = 0 AND r.lease_ends_at <= clock.now AND r.sweep_at IS NULL AND NOT {fails_when_stale}
+            OR r.state = 2 AND {retries_failed}))
 ),
 won AS (
     INSERT INTO {table} AS r (",
     insert_columns!(),
     ")
-    SELECT now, now, now + $6, now + $6 + $7, now + $6 + $7, CASE WHEN $8 THEN now + $6 END, 1, 0,
-        $1, $2, $3, $4, $5, $10
+    SELECT now, now, now + {lease}, now + {lease} + {retention}, now + {lease} + {retention}, CASE WHEN {fails_when_stale} THEN now + {lease} END, 1, 0,
+        {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, {metadata}
     FROM clock WHERE NOT EXISTS (SELECT FROM held)
     ",
-    acquire_existing!("$9"),
+    acquire_existing!("{retries_failed}"),
     "
     RETURNING r.*
 )
@@ -224,12 +219,10 @@ SELECT true, ",
     " FROM won AS r, clock
 UNION ALL
 SELECT false, ",
-    columns!("CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END"),
+    columns!("CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END"),
     " FROM held AS r, clock{restore:13}",
 );
 
-/// `$1..$3` key, `$4` the token that was read, `$5` the stored form of the failure.
-///
 /// Fails one stale record that must not be taken over; it has no owner then. No row comes back when
 /// the record was renewed, sealed or released since it was read: a repeated claim finds out.
 ///
@@ -240,10 +233,10 @@ pub(crate) const ABANDON: &str = concat!(
     ",
 r AS (
     UPDATE {table} AS r
-    SET state = 2, result = $5, sealed_at = clock.now, sweep_at = NULL,
+    SET state = 2, result = {result}, sealed_at = clock.now, sweep_at = NULL,
         attempt_id = pg_catalog.decode('00000000000000000000000000000000', 'hex')
     FROM clock
-    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
         AND r.state = 0 AND r.lease_ends_at <= clock.now AND r.expires_at > clock.now
     RETURNING r.*
 )
@@ -278,9 +271,7 @@ mod batches;
 
 pub(crate) use batches::*;
 
-/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the new state, `$7` the stored form of the
-/// result, `$8` retention, `$9` the notification, where one is sent. One row comes back when the
-/// claim was held; ownership is checked on the locked row.
+/// One row comes back when the claim was held; ownership is checked on the locked row.
 ///
 /// The changed row sends the notification, so once; a statement that changes none sends none. The
 /// server delivers it when the transaction commits.
@@ -292,36 +283,34 @@ pub(crate) const SEAL: &str = concat!(
     ",
 sealed AS (
     UPDATE {table} AS r
-    SET state = CAST($6 AS bigint), result = $7, sealed_at = clock.now, sweep_at = NULL,
-        expires_at = clock.now + $8,
+    SET state = CAST({state} AS bigint), result = {result}, sealed_at = clock.now, sweep_at = NULL,
+        expires_at = clock.now + {retention},
         purge_at = ",
-    purge_at!("r.purge_at", "(clock.now + $8)", "$8"),
+    purge_at!("r.purge_at", "(clock.now + {retention})", "{retention}"),
     "
     FROM clock
-    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
         AND r.state = 0 AND r.expires_at > clock.now
-    RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', $9)}
+    RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', {topic}):}
 )
 SELECT one FROM sealed{restore:1}",
 );
 
-/// `$1..$3` key, `$4` attempt id. Reads what a step that changed nothing has met: the key's latest
-/// committed acquisition, its state, and whether it counts. A plain read: its answer can only have
-/// become true.
+/// Reads what a step that changed nothing has met: the key's latest committed acquisition, its
+/// state, and whether it counts. A plain read: its answer can only have become true.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
     "WITH ",
     clock!(),
     "
-SELECT r.state, r.result, r.token, r.attempt_id = $4, r.expires_at > clock.now OR r.state = 3
+SELECT r.state, r.result, r.token, r.attempt_id = {attempt_id}, r.expires_at > clock.now OR r.state = 3
 FROM {table} AS r, clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
+WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
 );
 
-/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the notification. The row stays, so that the
-/// next token is greater whatever the clock does. It counts as absent, and `delete_expired` deletes
-/// it like any other.
+/// The row stays, so that the next token is greater whatever the clock does. It counts as absent,
+/// and `delete_expired` deletes it like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = concat!(
@@ -331,12 +320,12 @@ pub(crate) const RELEASE: &str = concat!(
 UPDATE {table} AS r
 SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL, result = NULL
 FROM clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', $6)}",
+RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', {topic}):}",
 );
 
-/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` lease. Never shortens a lease.
+/// Never shortens a lease.
 ///
 /// Row N2.
 pub(crate) const RENEW: &str = concat!(
@@ -344,20 +333,20 @@ pub(crate) const RENEW: &str = concat!(
     bounded_clock!(),
     "
 UPDATE {table} AS r
-SET lease_ends_at = GREATEST(r.lease_ends_at, clock.now + $6),
-    expires_at = r.expires_at + GREATEST(0, clock.now + $6 - r.lease_ends_at),
+SET lease_ends_at = GREATEST(r.lease_ends_at, clock.now + {lease}),
+    expires_at = r.expires_at + GREATEST(0, clock.now + {lease} - r.lease_ends_at),
     purge_at = GREATEST(
-        r.purge_at, r.expires_at + GREATEST(0, clock.now + $6 - r.lease_ends_at)),
+        r.purge_at, r.expires_at + GREATEST(0, clock.now + {lease} - r.lease_ends_at)),
     sweep_at = CASE WHEN r.sweep_at IS NOT NULL
-        THEN GREATEST(r.lease_ends_at, clock.now + $6) END
+        THEN GREATEST(r.lease_ends_at, clock.now + {lease}) END
 FROM clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
     AND r.state = 0 AND r.expires_at > clock.now
 RETURNING r.lease_ends_at, clock.now",
 );
 
-/// `$1..$3` key. Returns an expired record like any other: the caller compares it with the clock of
-/// the same row, which was read after the snapshot was taken.
+/// Returns an expired record like any other: the caller compares it with the clock of the same row,
+/// which was read after the snapshot was taken.
 pub(crate) const GET: &str = concat!(
     "SELECT false, ",
     columns!(
@@ -365,11 +354,11 @@ pub(crate) const GET: &str = concat!(
         "pg_catalog.clock_timestamp()"
     ),
     " FROM {table} AS r
-WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
+WHERE {mine} = 0 AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
 );
 
-/// `$1` limit. Skips rows that others have locked. Keeps a row whose token is ahead of the clock
-/// (which was set back), because the next token is made from it.
+/// Skips rows that others have locked. Keeps a row whose token is ahead of the clock (which was set
+/// back), because the next token is made from it.
 pub(crate) const DELETE_EXPIRED: &str = concat!(
     "WITH ",
     clock!(),
@@ -379,26 +368,26 @@ purged AS (
         SELECT r.ctid FROM {table} AS r
         WHERE r.purge_at <= (SELECT now FROM clock) AND r.expires_at <= (SELECT now FROM clock)
             AND r.token < (SELECT now FROM clock)
-        ORDER BY r.purge_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+        ORDER BY r.purge_at LIMIT {limit} FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT pg_catalog.count(*) FROM purged"
 );
 
-/// `$1` limit, `$2` the stored form of the failure. Skips rows that others have locked.
+/// Skips rows that others have locked.
 pub(crate) const FAIL_ABANDONED: &str = concat!(
     "WITH ",
     clock!(),
     ",
 swept AS (
     UPDATE {table}
-    SET state = 2, result = $2, sealed_at = (SELECT now FROM clock), sweep_at = NULL,
+    SET state = 2, result = {result}, sealed_at = (SELECT now FROM clock), sweep_at = NULL,
         attempt_id = pg_catalog.decode('00000000000000000000000000000000', 'hex')
     WHERE ctid = ANY(ARRAY(
         SELECT r.ctid FROM {table} AS r
         WHERE r.sweep_at <= (SELECT now FROM clock) AND r.state = 0
             AND r.expires_at > (SELECT now FROM clock)
-        ORDER BY r.sweep_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+        ORDER BY r.sweep_at LIMIT {limit} FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT pg_catalog.count(*) FROM swept"

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use idem_core::backend::MAX_LOCK_WAIT;
+use idem_sql::parameters::{Parameter, Placeholder, compile};
 use idem_sql::schema::fnv_1a;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
@@ -48,16 +49,16 @@ impl Statements {
             let named = named.replace("{marks}", &marks);
             notified(&named.replace("{channel}", &channel), config.notifies())
         };
-        Self::of(|template| Statement(Arc::new(Texts::new(&named(template)))))
+        Self::of(|template| Statement::new(&named(template)))
     }
 }
 
-/// Fills in `{notified:…}` where changes are notified, and removes it where they are not.
+/// Fills in `{notified:…:}` where changes are notified, and removes it where they are not.
 fn notified(template: &str, notifies: bool) -> String {
     let mut parts = template.split("{notified:");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (notified, rest) = part.split_once('}').unwrap_or((part, ""));
+        let (notified, rest) = part.split_once(":}").unwrap_or((part, ""));
         if notifies {
             text.push_str(notified);
         }
@@ -71,6 +72,16 @@ fn notified(template: &str, notifies: bool) -> String {
 pub(crate) struct Statement(Arc<Texts>);
 
 impl Statement {
+    fn new(template: &str) -> Self {
+        let (template, parameters) = compile(template, Placeholder::Numbered("$"));
+        Self(Arc::new(Texts::new(&template, parameters)))
+    }
+
+    /// Returns the parameters in the order of their numbers. The arrays of a batch are none.
+    pub(crate) fn parameters(&self) -> &[Parameter] {
+        &self.0.parameters
+    }
+
     /// Returns the text for a statement that commits by itself.
     pub(crate) fn alone(&self) -> &Text {
         &self.0.alone
@@ -85,6 +96,7 @@ impl Statement {
 
 #[derive(Debug)]
 struct Texts {
+    parameters: Vec<Parameter>,
     alone: Text,
     within: Text,
 }
@@ -151,7 +163,7 @@ fn mark(text: &str) -> [u8; 9] {
 }
 
 impl Texts {
-    fn new(template: &str) -> Self {
+    fn new(template: &str, parameters: Vec<Parameter>) -> Self {
         let longest = format!("{}ms", MAX_LOCK_WAIT.as_millis());
         let bound = format!("pg_catalog.set_config('lock_timeout', '{longest}', true)");
         let alone = restoring(&template.replace("{bound}", &bound), "");
@@ -167,6 +179,7 @@ impl Texts {
         let restores =
             "\nFROM clock WHERE pg_catalog.set_config('lock_timeout', before, true) IS NULL";
         Self {
+            parameters,
             alone: Text::new(&alone, false),
             within: Text::new(&restoring(&within, restores), template.contains("{bound}")),
         }

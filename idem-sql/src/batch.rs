@@ -6,6 +6,8 @@ use futures_util::stream::iter;
 use idem_core::backend::{FinalResult, LockedKeys, TryTurn, Turn, check};
 use idem_core::{Claim, Effect, Error, ErrorKind, Finish, Key, Limits, Result};
 
+use crate::parameters::Values;
+
 /// An item of a batch.
 pub trait Item {
     /// Returns its key.
@@ -37,6 +39,14 @@ impl<'c> CheckedFinish<'c> {
             result: FinalResult::new(item, limits)?,
             claim: item.claim(),
         })
+    }
+}
+
+impl CheckedFinish<'_> {
+    /// Returns the values of its statement.
+    #[must_use]
+    pub fn values(&self) -> Values<'_> {
+        Values::of_claim(self.claim).with_result(&self.result)
     }
 }
 

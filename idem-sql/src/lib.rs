@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod config;
 pub mod maintenance;
+pub mod parameters;
 pub mod schema;
 mod statements;
 pub mod step;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 use sqlx::Row;
 
 use crate::error::decode;
-use crate::operations::{Operations, with_claim, with_key};
+use crate::operations::Operations;
 use crate::session::Session;
 
 impl Operations {
@@ -19,8 +20,8 @@ impl Operations {
         checkpoint: &Checkpoint,
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
-        let query = with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
-        let rows = session.write(query).await?;
+        let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
+        let rows = session.write(self.sql.checkpoint.query(&values)).await?;
         rows.first().map(drop).ok_or_else(Error::claim_lost)
     }
 
@@ -29,8 +30,11 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
-        let query = with_claim(&self.sql.last_checkpoint, claim);
-        let row = session.read(query).await?.ok_or_else(Error::claim_lost)?;
+        let values = Values::of_claim(claim);
+        let row = session
+            .read(self.sql.last_checkpoint.query(&values))
+            .await?;
+        let row = row.ok_or_else(Error::claim_lost)?;
         stored_checkpoint(row.try_get_unchecked(0).map_err(decode)?)
     }
 
@@ -42,15 +46,15 @@ impl Operations {
         retention: Duration,
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
+        let values = Values::of_key(source)
+            .with(Parameter::Version, wanted)
+            .with(Parameter::Retention, retention);
         for _ in 0..MAX_RETRIES {
-            let read = with_key(&self.sql.raised, source).bind(wanted);
-            if let Some(row) = session.read(read).await? {
+            if let Some(row) = session.read(self.sql.raised.query(&values)).await? {
                 let current: i64 = row.try_get_unchecked(0).map_err(decode)?;
                 return Ok(not_advanced(current.cast_unsigned(), version));
             }
-            let raise = with_key(&self.sql.raise, source)
-                .bind(wanted)
-                .bind(retention);
+            let raise = self.sql.raise.query(&values);
             if !session.write(raise).await?.is_empty() {
                 return Ok(Advance::Advanced);
             }
@@ -63,8 +67,8 @@ impl Operations {
         session: &mut Session<'_>,
         source: &Key,
     ) -> Result<Option<u64>> {
-        let query = with_key(&self.sql.watermark, source);
-        let row = session.read(query).await?;
+        let values = Values::of_key(source);
+        let row = session.read(self.sql.watermark.query(&values)).await?;
         let version = |row: sqlx::sqlite::SqliteRow| row.try_get_unchecked::<i64, _>(0);
         let mark = row.map(version).transpose().map_err(decode)?;
         Ok(mark.map(i64::cast_unsigned))

@@ -11,14 +11,11 @@
 
 use std::time::Duration;
 
-use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{DuplicateEstimator, FinalResult, check, encode_failure};
-use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, FailedPolicy, Failure, Key, Record, Result,
-    StalePolicy,
-};
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Record, Result};
 use idem_sql::maintenance::Task;
+use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -27,8 +24,7 @@ use crate::config::Config;
 use crate::error::decode;
 use crate::row::Columns;
 use crate::session::Session;
-use crate::statements::Query;
-use crate::statements::{Statement, Statements};
+use crate::statements::Statements;
 
 /// The state that all operations need beside a session.
 #[derive(Debug)]
@@ -57,7 +53,8 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
         if !self.estimator.expects_duplicate(request.key()) {
-            let query = self.acquiring(request, &checked);
+            let values = Values::of_request(request, &checked);
+            let query = self.sql.acquire.query(&values);
             let rows = session.write_at_once(query).await?.unwrap_or_default();
             if let Some(row) = rows.first() {
                 self.estimator.record(request.key(), false);
@@ -84,13 +81,14 @@ impl Operations {
         mut seen: bool,
     ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
+        let values = Values::of_request(request, &checked);
         for _ in 0..MAX_RETRIES {
             let mut row = match std::mem::take(&mut seen) {
                 true => None,
-                false => self.held_row(session, request).await?,
+                false => session.read(self.sql.held.query(&values)).await?,
             };
             if row.is_none() {
-                let query = self.acquiring(request, &checked);
+                let query = self.sql.acquire.query(&values);
                 row = session.write(query).await?.into_iter().next();
             }
             let Some(row) = row else {
@@ -113,30 +111,14 @@ impl Operations {
 
     /// Checks that the next token of the record can be greater.
     async fn check_token(&self, session: &mut Session<'_>, key: &Key) -> Result<()> {
-        let query = with_key(&self.sql.exhausted, key);
-        match session.read(query).await? {
+        let values = Values::of_key(key);
+        match session.read(self.sql.exhausted.query(&values)).await? {
             None => Ok(()),
             Some(_) => Err(Error::corrupt(
                 "the record's fencing token is the largest number, which no clock gives, and no greater one is left; \
                  something else has written it: delete the row (token = 9223372036854775807) once nobody holds the key",
             )),
         }
-    }
-
-    fn acquiring<'q>(&self, request: &'q ClaimRequest, checked: &'q CheckedClaim) -> Query<'q> {
-        with_claimant(&self.sql.acquire, request)
-            .bind(checked.lease)
-            .bind(checked.retention)
-            .bind(checked.metadata.as_deref())
-    }
-
-    async fn held_row(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-    ) -> Result<Option<SqliteRow>> {
-        let query = with_claimant(&self.sql.held, request);
-        session.read(query).await
     }
 
     /// Answers a duplicate by a read alone; `None` when the claim may acquire the key or has to
@@ -146,8 +128,9 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<Option<ClaimOutcome>> {
-        check::claim(request, &self.config.limits())?;
-        let row = self.held_row(session, request).await?;
+        let checked = check::claim(request, &self.config.limits())?;
+        let values = Values::of_request(request, &checked);
+        let row = session.read(self.sql.held.query(&values)).await?;
         let held = row.map(|row| Columns(&row).outcome(request));
         let returned = held
             .transpose()?
@@ -166,10 +149,10 @@ impl Operations {
         seen: &SqliteRow,
     ) -> Result<Option<ClaimOutcome>> {
         let failure = encode_failure(&Failure::abandoned())?;
-        let query = with_key(&self.sql.abandon, request.key())
-            .bind(Columns(seen).token()?.as_i64())
-            .bind(failure.to_vec());
-        let rows = session.write(query).await?;
+        let values = Values::of_key(request.key())
+            .with(Parameter::Token, Columns(seen).token()?.as_i64())
+            .with(Parameter::Result, &failure[..]);
+        let rows = session.write(self.sql.abandon.query(&values)).await?;
         rows.first()
             .map(|row| Columns(row).outcome(request))
             .transpose()
@@ -181,27 +164,16 @@ impl Operations {
         claim: &Claim,
         result: &FinalResult,
     ) -> Result<()> {
-        let query = match result.is_release() {
-            true => with_claim(&self.sql.release, claim),
-            false => with_claim(&self.sql.seal, claim)
-                .bind(result.state())
-                .bind(result.bytes())
-                .bind(result.retention()),
+        let statement = match result.is_release() {
+            true => &self.sql.release,
+            false => &self.sql.seal,
         };
-        self.step(session, claim, query).await?.finished(result)
-    }
-
-    /// Runs a step of the claim's holder.
-    async fn step(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        query: Query<'_>,
-    ) -> Result<Step<()>> {
-        match session.write(query).await?.is_empty() {
+        let values = Values::of_claim(claim).with_result(result);
+        let step = match session.write(statement.query(&values)).await?.is_empty() {
             true => Step::met(self.owned(session, claim).await?),
             false => Ok(Step::Done(())),
-        }
+        };
+        step?.finished(result)
     }
 
     /// Returns state and result of the claim's own record, when it is still the latest acquisition.
@@ -210,8 +182,8 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
-        let query = with_claim(&self.sql.owned, claim);
-        let Some(row) = session.read(query).await? else {
+        let values = Values::of_claim(claim);
+        let Some(row) = session.read(self.sql.owned.query(&values)).await? else {
             return Ok(None);
         };
         let state = row.try_get_unchecked(0).map_err(decode)?;
@@ -225,16 +197,16 @@ impl Operations {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Claim> {
-        let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
-        let rows = session.write(query).await?;
+        let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
+        let rows = session.write(self.sql.renew.query(&values)).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
         Ok(renewed(claim, number(1)?, number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let query = with_key(&self.sql.get, key);
-        let row = session.read(query).await?;
+        let values = Values::of_key(key);
+        let row = session.read(self.sql.get.query(&values)).await?;
         row.map(|row| Columns(&row).record()).transpose()
     }
 
@@ -244,39 +216,18 @@ impl Operations {
         task: Task,
         limit: u32,
     ) -> Result<u64> {
-        let query = |statement: &Statement| sqlx::query(statement.text()).bind(i64::from(limit));
-        let query = match task {
-            Task::DeleteExpired => query(&self.sql.delete_expired),
-            Task::FailAbandoned => {
-                let failure = encode_failure(&Failure::abandoned())?;
-                query(&self.sql.fail_abandoned).bind(failure.to_vec())
-            }
-            Task::DeleteExpiredWatermarks => query(&self.sql.delete_expired_watermarks),
+        let statement = match task {
+            Task::DeleteExpired => &self.sql.delete_expired,
+            Task::FailAbandoned => &self.sql.fail_abandoned,
+            Task::DeleteExpiredWatermarks => &self.sql.delete_expired_watermarks,
         };
-        Ok(session.write(query).await?.len() as u64)
+        let failure = encode_failure(&Failure::abandoned())?;
+        let values = Values::default()
+            .with(Parameter::Limit, i64::from(limit))
+            .with(Parameter::Result, &failure[..]);
+        let rows = session.write(statement.query(&values)).await?;
+        Ok(rows.len() as u64)
     }
-}
-
-pub(crate) fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {
-    sqlx::query(statement.text())
-        .bind(key.scope())
-        .bind(key.operation())
-        .bind(key.id())
-}
-
-/// Binds the parameters that reading and acquiring share.
-fn with_claimant<'q>(statement: &Statement, request: &'q ClaimRequest) -> Query<'q> {
-    with_key(statement, request.key())
-        .bind(request.fingerprint().to_bytes().to_vec())
-        .bind(request.attempt().as_bytes().to_vec())
-        .bind(request.on_stale() == StalePolicy::Fail)
-        .bind(request.on_failed() == FailedPolicy::Retry)
-}
-
-pub(crate) fn with_claim<'q>(statement: &Statement, claim: &'q Claim) -> Query<'q> {
-    with_key(statement, claim.key())
-        .bind(claim.token().as_i64())
-        .bind(claim.attempt().as_bytes().to_vec())
 }
 
 #[cfg(test)]

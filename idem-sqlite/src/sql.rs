@@ -32,14 +32,14 @@ macro_rules! columns {
 
 macro_rules! key {
     () => {
-        "scope = ?1 AND operation = ?2 AND id = ?3"
+        "scope = {scope} AND operation = {operation} AND id = {id}"
     };
 }
 
-/// The condition that the claim `?4` token, `?5` attempt id holds the key.
+/// The condition that the claim holds the key.
 macro_rules! owned {
     () => {
-        concat!(key!(), " AND token = ?4 AND attempt_id = ?5")
+        concat!(key!(), " AND token = {token} AND attempt_id = {attempt_id}")
     };
 }
 
@@ -47,9 +47,6 @@ mod capabilities;
 
 pub(crate) use capabilities::*;
 
-/// `?1..?3` key, `?4` fingerprint, `?5` attempt id, `?6` whether a stale claim fails, `?7` whether
-/// a failure is retried.
-///
 /// Reads a live record that this claim must not touch: the answer to a duplicate, without the write
 /// lock. An empty answer proves nothing; [`ACQUIRE`] decides, before or after this read.
 ///
@@ -58,23 +55,22 @@ pub(crate) const HELD: &str = concat!(
     "SELECT ",
     columns!(
         "0",
-        "CASE WHEN fingerprint = ?4 AND state <> 0 THEN result END"
+        "CASE WHEN fingerprint = {fingerprint} AND state <> 0 THEN result END"
     ),
     " FROM {table}
 WHERE ",
     key!(),
     " AND expires_at > ",
     now!(),
-    " AND NOT (fingerprint = ?4 AND (
-    state = 0 AND attempt_id = ?5
+    " AND NOT (fingerprint = {fingerprint} AND (
+    state = 0 AND attempt_id = {attempt_id}
     OR state = 0 AND lease_ends_at <= ",
     now!(),
-    " AND sweep_at IS NULL AND NOT ?6
-    OR state = 2 AND ?7))",
+    " AND sweep_at IS NULL AND NOT {fails_when_stale}
+    OR state = 2 AND {retries_failed}))",
 );
 
-/// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the
-/// clock.
+/// `excluded.created_at` is the clock.
 ///
 /// Runs under the write lock, so the row that it judges is the latest. No row comes back, and
 /// nothing is written, when there is a live record that this claim must not touch: [`HELD`] sees
@@ -88,8 +84,8 @@ WHERE ",
 pub(crate) const ACQUIRE: &str = concat!(
     "INSERT INTO {table} AS r (token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts,
     state, scope, operation, id, fingerprint, attempt_id, metadata)
-SELECT now, now, now + ?8, now + ?8 + ?9, now + ?8 + ?9, CASE WHEN ?6 THEN now + ?8 END, 1,
-    0, ?1, ?2, ?3, ?4, ?5, ?10
+SELECT now, now, now + {lease}, now + {lease} + {retention}, now + {lease} + {retention}, CASE WHEN {fails_when_stale} THEN now + {lease} END, 1,
+    0, {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, {metadata}
 FROM (SELECT ",
     now!(),
     " AS now) WHERE true
@@ -120,13 +116,13 @@ WHERE r.token < 9223372036854775807 AND (
         r.state = 0 AND r.attempt_id = excluded.attempt_id
         OR r.state = 0 AND r.lease_ends_at <= excluded.created_at
             AND r.sweep_at IS NULL AND excluded.sweep_at IS NULL
-        OR r.state = 2 AND ?7))
+        OR r.state = 2 AND {retries_failed}))
 RETURNING ",
     columns!("1", "NULL"),
 );
 
-/// `?1..?3` key. Finds a record with the greatest token, which [`ACQUIRE`] leaves alone: no token
-/// is greater. No clock gives such a token.
+/// Finds a record with the greatest token, which [`ACQUIRE`] leaves alone: no token is greater. No
+/// clock gives such a token.
 pub(crate) const EXHAUSTED: &str = concat!(
     "SELECT 1 FROM {table} WHERE ",
     key!(),
@@ -165,20 +161,18 @@ const INSERTED: &str = ") WHERE column1 IS NOT NULL
 ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING attempt_id, created_at";
 
-/// `?1..?3` key, `?4` the token that was read, `?5` the stored form of the failure.
-///
 /// Fails one stale record that must not be taken over; it has no owner then. No row comes back when
 /// the record has changed since it was read: a repeated claim finds out.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
     "UPDATE {table}
-SET state = 2, result = ?5, sealed_at = ",
+SET state = 2, result = {result}, sealed_at = ",
     now!(),
     ", sweep_at = NULL, attempt_id = zeroblob(16)
 WHERE ",
     key!(),
-    " AND token = ?4 AND state = 0 AND lease_ends_at <= ",
+    " AND token = {token} AND state = 0 AND lease_ends_at <= ",
     now!(),
     " AND expires_at > ",
     now!(),
@@ -187,24 +181,23 @@ RETURNING ",
     columns!("0", "result"),
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the
-/// result, `?8` retention. One row comes back when the claim was held. `purge_at` stays as it is
-/// while it is late by no more than an eighth of the retention, so that its index is not written.
+/// One row comes back when the claim was held. `purge_at` stays as it is while it is late by no
+/// more than an eighth of the retention, so that its index is not written.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
     "UPDATE {table}
-SET state = ?6, result = ?7, sealed_at = ",
+SET state = {state}, result = {result}, sealed_at = ",
     now!(),
     ", sweep_at = NULL, expires_at = ",
     now!(),
-    " + ?8, purge_at = CASE
+    " + {retention}, purge_at = CASE
     WHEN purge_at - ",
     now!(),
-    " BETWEEN ?8 AND ?8 + ?8 / 8 THEN purge_at
+    " BETWEEN {retention} AND {retention} + {retention} / 8 THEN purge_at
     ELSE ",
     now!(),
-    " + ?8 END
+    " + {retention} END
 WHERE ",
     owned!(),
     " AND state = 0 AND expires_at > ",
@@ -212,8 +205,8 @@ WHERE ",
     " RETURNING 1",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. Reads what a seal or release that changed nothing has
-/// met: whether the claim is the latest acquisition, and its state.
+/// Reads what a seal or release that changed nothing has met: whether the claim is the latest
+/// acquisition, and its state.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
@@ -224,8 +217,8 @@ pub(crate) const OWNED: &str = concat!(
     " OR state = 3)",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater
-/// whatever the clock does. It counts as absent, and `delete_expired` deletes it like any other.
+/// The row stays, so that the next token is greater whatever the clock does. It counts as absent,
+/// and `delete_expired` deletes it like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = concat!(
@@ -238,23 +231,23 @@ pub(crate) const RELEASE: &str = concat!(
     " RETURNING 1",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` lease. Never shortens a lease.
+/// Never shortens a lease.
 ///
 /// Row N2.
 pub(crate) const RENEW: &str = concat!(
     "UPDATE {table} SET
     lease_ends_at = max(lease_ends_at, ",
     now!(),
-    " + ?6),
+    " + {lease}),
     expires_at = expires_at + max(0, ",
     now!(),
-    " + ?6 - lease_ends_at),
+    " + {lease} - lease_ends_at),
     purge_at = max(purge_at, expires_at + max(0, ",
     now!(),
-    " + ?6 - lease_ends_at)),
+    " + {lease} - lease_ends_at)),
     sweep_at = CASE WHEN sweep_at IS NOT NULL THEN max(lease_ends_at, ",
     now!(),
-    " + ?6) END
+    " + {lease}) END
 WHERE ",
     owned!(),
     " AND state = 0 AND expires_at > ",
@@ -263,7 +256,6 @@ WHERE ",
     now!(),
 );
 
-/// `?1..?3` key.
 pub(crate) const GET: &str = concat!(
     "SELECT ",
     columns!("0", "CASE WHEN state <> 0 THEN result END"),
@@ -273,8 +265,8 @@ pub(crate) const GET: &str = concat!(
     now!(),
 );
 
-/// `?1` limit. Keeps a row whose token is ahead of the clock (which was set back), because the next
-/// token is made from it.
+/// Keeps a row whose token is ahead of the clock (which was set back), because the next token is
+/// made from it.
 pub(crate) const DELETE_EXPIRED: &str = concat!(
     "DELETE FROM {table} WHERE rowid IN (
     SELECT rowid FROM {table}
@@ -285,14 +277,13 @@ pub(crate) const DELETE_EXPIRED: &str = concat!(
     " AND token < ",
     now!(),
     "
-    ORDER BY purge_at LIMIT ?1)
+    ORDER BY purge_at LIMIT {limit})
 RETURNING 1",
 );
 
-/// `?1` limit, `?2` the stored form of the failure.
 pub(crate) const FAIL_ABANDONED: &str = concat!(
     "UPDATE {table}
-SET state = 2, result = ?2, sealed_at = ",
+SET state = 2, result = {result}, sealed_at = ",
     now!(),
     ", sweep_at = NULL, attempt_id = zeroblob(16)
 WHERE rowid IN (
@@ -302,6 +293,6 @@ WHERE rowid IN (
     " AND state = 0 AND expires_at > ",
     now!(),
     "
-    ORDER BY sweep_at LIMIT ?1)
+    ORDER BY sweep_at LIMIT {limit})
 RETURNING 1",
 );

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use idem_sql::parameters::{Parameter, Placeholder, Value, Values, compile};
+use idem_sql::sqlx::Missing;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
@@ -48,7 +50,7 @@ impl Statements {
             let named = template.replace("{table}", &table);
             named.replace("{marks}", &marks)
         };
-        let statement = |template: &str| Statement(named(template).into());
+        let statement = |template: &str| Statement::new(&named(template));
         let sizes = 0..=INSERTED_AT_MOST.ilog2();
         let insert_many = sizes.map(|power| statement(&sql::insert_many(1 << power)));
         Self::of(statement, insert_many.collect())
@@ -62,12 +64,39 @@ impl Statements {
     }
 }
 
-/// One statement's text. Only the validated names of the tables were put into it.
+/// One statement's text, and its parameters in their order. Only the validated names of the tables
+/// were put into it.
 #[derive(Debug)]
-pub(crate) struct Statement(Arc<str>);
+pub(crate) struct Statement {
+    text: Arc<str>,
+    parameters: Vec<Parameter>,
+}
 
 impl Statement {
+    fn new(template: &str) -> Self {
+        let (text, parameters) = compile(template, Placeholder::Numbered("?"));
+        Self {
+            text: text.into(),
+            parameters,
+        }
+    }
+
     pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+        AssertSqlSafe(Arc::clone(&self.text)).into_sql_str()
+    }
+
+    /// Binds the statement's parameters.
+    pub(crate) fn query<'q>(&self, values: &'q Values<'_>) -> Query<'q> {
+        let bind = |query: Query<'q>, &parameter: &Parameter| match values.get(parameter) {
+            Some(Value::Text(text)) => query.bind(*text),
+            Some(Value::OptionalText(text)) => query.bind(*text),
+            Some(Value::Bytes(bytes)) => query.bind(&**bytes),
+            Some(Value::Number(number)) => query.bind(*number),
+            Some(Value::OptionalNumber(number)) => query.bind(*number),
+            Some(Value::Flag(flag)) => query.bind(*flag),
+            None => query.bind(Missing(parameter)),
+        };
+        let query = sqlx::query(self.text());
+        self.parameters.iter().fold(query, bind)
     }
 }

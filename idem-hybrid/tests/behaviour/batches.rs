@@ -2,10 +2,10 @@
 //! order.
 
 use idem_core::limits::MAX_BATCH;
-use idem_core::{BatchStore, ErrorKind};
+use idem_core::{BatchStore, ErrorKind, Finish, IdempotencyStore, Response};
 use std::time::Duration;
 
-use super::fixture::{Fault, hybrid, other_request, request};
+use super::fixture::{Fault, HOUR, hybrid, other_request, request};
 
 #[tokio::test]
 async fn a_batch_sends_the_database_the_misses_only() {
@@ -89,4 +89,30 @@ async fn a_batch_is_answered_though_cache_or_database_fail() {
         .await;
     assert_eq!(answers[0].as_ref().unwrap().name(), "completed");
     assert_eq!(answers[1].as_ref().unwrap().name(), "acquired");
+}
+
+#[tokio::test]
+async fn a_batch_makes_the_cache_forget_what_it_releases() {
+    let hybrid = hybrid();
+    let mut items = Vec::new();
+    for id in ["released", "again", "completed"] {
+        let outcome = hybrid.store.claim(&request(id)).await.unwrap();
+        let claim = outcome.acquired().unwrap();
+        let unwanted = b"what should not be";
+        hybrid.cache.overwrite(claim.key(), unwanted).await;
+        items.push(match id {
+            "completed" => Finish::Complete {
+                claim,
+                response: Response::new(200, "done"),
+                retention: HOUR,
+            },
+            _ => Finish::Release { claim },
+        });
+    }
+    let answers = hybrid.store.finish_many(&items).await;
+    assert!(answers.iter().all(Result::is_ok));
+    for (id, is_kept) in [("released", false), ("again", false), ("completed", true)] {
+        let kept = hybrid.cache.kept(request(id).key()).await;
+        assert_eq!(kept.is_some(), is_kept, "{id}");
+    }
 }

@@ -8,10 +8,6 @@ OUTPUT 1
 WHERE {owned };
 ";
 
-/// The values of [`CHECKPOINT`].
-pub(crate) const CHECKPOINT_VALUES: &[&str] =
-    &["scope", "operation", "id", "token", "attempt_id", "result"];
-
 /// One row comes back when the claim is held. A plain read: ownership and checkpoint are of one
 /// version of the row.
 pub(crate) const LAST_CHECKPOINT: &str = "SELECT r.result FROM {table} AS r
@@ -53,9 +49,6 @@ END;
 pub(crate) const LOOKUP_AT_MARK: &str = "SELECT 0, m.version FROM {marks} AS m
 WHERE {key m.} AND m.version >= {version} AND m.expires_at > @now;
 ";
-
-/// The values of [`ADVANCE`].
-pub(crate) const ADVANCE_VALUES: &[&str] = &["scope", "operation", "id", "version", "retention"];
 
 pub(crate) const WATERMARK: &str = "SELECT m.version FROM {marks} AS m
 WHERE {key m.} AND m.expires_at > @now;

@@ -1,6 +1,6 @@
 //! The statements of checkpoints and watermarks.
 
-/// The stored form of the checkpoint, key, token, attempt id. One row matches when the claim was
+/// One row matches when the claim was
 /// held; ownership is judged on the locked, latest version. A takeover that waits for the lock
 /// finds the checkpoint in the row. This statement, if it waits for a takeover, finds another
 /// token.
@@ -8,19 +8,19 @@
 /// The same checkpoint once more changes nothing: without CLIENT_FOUND_ROWS the count is then 0,
 /// and [`LAST_CHECKPOINT`] shows whether the claim is held.
 pub(crate) const CHECKPOINT: &str = concat!(
-    "{brief}UPDATE {table} SET result = ? WHERE ",
+    "{brief}UPDATE {table} SET result = {result} WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
     now!(),
     "{free}"
 );
 
-/// Key, token, attempt id. Returns a row when the claim is held, and was held until now: a lost
+/// Returns a row when the claim is held, and was held until now: a lost
 /// claim is never held again.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
     "SELECT result FROM {table} WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
     now!()
 );
 
@@ -28,12 +28,12 @@ pub(crate) const LAST_CHECKPOINT: &str = concat!(
 pub(crate) const LAST_CHECKPOINT_LATEST: &str = concat!(
     "SELECT result FROM {table} WHERE ",
     key!(),
-    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
     now!(),
     " FOR UPDATE NOWAIT"
 );
 
-/// Source. Reads the mark, and whether it has expired. A consistent read: it locks nothing, writes
+/// Reads the mark, and whether it has expired. A consistent read: it locks nothing, writes
 /// nothing, and answers a stale version or a repetition.
 pub(crate) const MARK: &str = concat!(
     "SELECT version, expires_at > ",
@@ -52,46 +52,46 @@ pub(crate) const MARK_LATEST: &str = concat!(
     " FOR UPDATE NOWAIT"
 );
 
-/// Source, version, retention. The primary key lets one row in; all other statements wait for it
+/// The primary key lets one row in; all other statements wait for it
 /// and find it. IGNORE, because its count distinguishes the two, 1 and 0, under every
 /// CLIENT_FOUND_ROWS; the count of ON DUPLICATE KEY UPDATE does not. IGNORE can hide no other
 /// error, because the values fit their columns
 /// (<https://dev.mysql.com/doc/refman/8.4/en/insert.html>).
 pub(crate) const FIRST_MARK: &str = concat!(
     "{brief}INSERT IGNORE INTO {marks} (scope, operation, id, version, expires_at)
-VALUES (?, ?, ?, ?, ",
+VALUES ({scope}, {operation}, {id}, {version}, ",
     now!(),
-    " + ?{probe_mark})"
+    " + {retention}{probe_mark})"
 );
 
 /// The same without a probe, for a caller's transaction, which may lock gaps.
 pub(crate) const FIRST_MARK_PLAIN: &str = concat!(
     "{brief}INSERT IGNORE INTO {marks} (scope, operation, id, version, expires_at)
-VALUES (?, ?, ?, ?, ",
+VALUES ({scope}, {operation}, {id}, {version}, ",
     now!(),
-    " + ?)"
+    " + {retention})"
 );
 
-/// Version, retention, source, version. Raises an existing mark that is lower, or has expired.
+/// Raises an existing mark that is lower, or has expired.
 /// Judged on the locked, latest version of the row, so of any number of statements with one version
 /// the first is let through. A row that matches always changes (a higher version, or a later end),
 /// so the count is the same with and without CLIENT_FOUND_ROWS.
 pub(crate) const RAISE: &str = concat!(
-    "{brief}UPDATE {marks} SET version = ?, expires_at = ",
+    "{brief}UPDATE {marks} SET version = {version}, expires_at = ",
     now!(),
-    " + ? WHERE ",
+    " + {retention} WHERE ",
     key!(),
-    " AND (version < ? OR expires_at <= ",
+    " AND (version < {version} OR expires_at <= ",
     now!(),
     "){free_mark}"
 );
 
-/// Limit. Locks the marks to delete; skips rows that others have locked. In a transaction with
+/// Locks the marks to delete; skips rows that others have locked. In a transaction with
 /// [`DELETE_EXPIRED_WATERMARKS`].
 pub(crate) const EXPIRED_WATERMARKS: &str = concat!(
     "SELECT scope, operation, id FROM {marks} WHERE expires_at <= ",
     now!(),
-    " ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED"
+    " ORDER BY expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED"
 );
 
 /// Keys. Their rows are locked, and are judged once more all the same.

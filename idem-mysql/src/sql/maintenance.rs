@@ -21,12 +21,12 @@ macro_rules! expired {
     };
 }
 
-/// Limit. Locks the records to delete; skips rows that others have locked. In a transaction with
+/// Locks the records to delete; skips rows that others have locked. In a transaction with
 /// [`DELETE_EXPIRED`].
 pub(crate) const EXPIRED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
     expired!(),
-    " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
+    " ORDER BY purge_at LIMIT {limit} FOR UPDATE SKIP LOCKED"
 );
 
 /// Keys. Their rows are locked, and are judged once more all the same.
@@ -48,17 +48,17 @@ macro_rules! abandoned {
     };
 }
 
-/// Limit. Locks the records to fail; skips rows that others have locked. In a transaction with
+/// Locks the records to fail; skips rows that others have locked. In a transaction with
 /// [`FAIL_ABANDONED`].
 pub(crate) const ABANDONED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
     abandoned!(),
-    " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
+    " ORDER BY purge_at LIMIT {limit} FOR UPDATE SKIP LOCKED"
 );
 
-/// The failure's stored form, keys.
+/// Their rows are locked, and are judged once more all the same.
 pub(crate) const FAIL_ABANDONED: &str = concat!(
-    "UPDATE {table} SET state = 2, result = ?, sealed_at = ",
+    "UPDATE {table} SET state = 2, result = {result}, sealed_at = ",
     now!(),
     ", attempt_id = x'00000000000000000000000000000000', sweep_at = NULL,
     purge_at = GREATEST(purge_at, expires_at)

@@ -242,10 +242,11 @@ async fn only_the_claim_itself_is_told_that_it_is_done(cx: &Context) -> CaseResu
 async fn an_attempt_that_comes_after_the_retention_is_another_acquisition(
     cx: &Context,
 ) -> CaseResult {
-    let request = cx.request(&cx.key("one")).with_lease(cx.short());
-    let request = request.with_retention(cx.short());
-    let first = cx.claim(&request).await?;
+    let request = cx.request(&cx.key("one"));
+    let ends = request.clone().with_lease(cx.short());
+    let first = cx.claim(&ends.with_retention(cx.short())).await?;
     cx.until_free(request.key()).await?;
+    // The same attempt, with a lease that outlives the steps that follow.
     let second = cx.claim(&request).await?;
     assert!(second.token() > first.token());
     assert_eq!(second.attempts(), 1);

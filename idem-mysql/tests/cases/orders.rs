@@ -233,12 +233,17 @@ async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseRe
             let mut tokens = Vec::new();
             for _ in 0..40 {
                 let request = request.clone().with_attempt(AttemptId::random());
-                let outcome = match caller % 2 {
-                    0 => store.claim(&request).await?,
-                    _ => match store.claim_many(&[request]).await.pop() {
-                        Some(outcome) => outcome?,
-                        None => continue,
-                    },
+                let request = [request];
+                let outcome = loop {
+                    let claimed = match caller % 2 {
+                        0 => store.claim(&request[0]).await,
+                        _ => store.claim_many(&request).await.remove(0),
+                    };
+                    match claimed {
+                        // As the error says: the same attempt asks again.
+                        Err(error) if error.kind() == ErrorKind::Contention => {}
+                        claimed => break claimed?,
+                    }
                 };
                 if let Some(claim) = outcome.acquired() {
                     tokens.push(claim.token());

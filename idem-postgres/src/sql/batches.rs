@@ -118,11 +118,11 @@ SET state = input.state, sweep_at = NULL,
 FROM clock, unnest(
     CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS bigint[]),
     CAST($5 AS pg_catalog.bytea[]), CAST($6 AS bigint[]), CAST($7 AS pg_catalog.bytea[]),
-    CAST($8 AS bigint[]){notified:, CAST($9 AS pg_catalog.text[])}
+    CAST($8 AS bigint[]){notified:, CAST($9 AS pg_catalog.text[]):}
 ) WITH ORDINALITY AS input (scope, operation, id, token, attempt_id, state, result, retention
-    {notified:, topic}, number)
+    {notified:, topic:}, number)
 WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
     AND r.token = input.token AND r.attempt_id = input.attempt_id
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING input.number{notified:, pg_catalog.pg_notify('{channel}', input.topic)}",
+RETURNING input.number{notified:, pg_catalog.pg_notify('{channel}', input.topic):}",
 );

@@ -1,7 +1,7 @@
 //! The statements of checkpoints and watermarks.
 
-/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the stored form of the checkpoint. One row comes
-/// back when the claim was held; ownership is checked on the locked row, as by a renewal.
+/// One row comes back when the claim was held; ownership is checked on the locked row, as by a
+/// renewal.
 ///
 /// A takeover that waits for this row's lock finds the checkpoint in the row. This statement, if it
 /// waits for a takeover, finds another token and changes nothing. No indexed column changes, nor do
@@ -11,28 +11,28 @@ pub(crate) const CHECKPOINT: &str = concat!(
     bounded_clock!(),
     ",
 stored AS (
-    UPDATE {table} AS r SET result = $6
+    UPDATE {table} AS r SET result = {result}
     FROM clock
-    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
         AND r.state = 0 AND r.expires_at > clock.now
     RETURNING 1
 )
 SELECT 1 FROM stored{restore:1}",
 );
 
-/// `$1..$3` key, `$4` token, `$5` attempt id. One row comes back when the claim is held. A plain
-/// read: ownership and checkpoint are of one version of the row.
+/// One row comes back when the claim is held. A plain read: ownership and checkpoint are of one
+/// version of the row.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
     "WITH ",
     clock!(),
     "
 SELECT r.result FROM {table} AS r, clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
     AND r.state = 0 AND r.expires_at > clock.now",
 );
 
-/// `$1..$3` source, `$4` version, `$5` retention. Returns one row: NULL when this statement raised
-/// the mark, else the mark that is as high already.
+/// Returns one row: NULL when this statement raised the mark, else the mark that is as high
+/// already.
 ///
 /// The read `held` finds such a mark, and then nothing is written, as by a claim. Otherwise the
 /// upsert decides: its condition is judged on the locked, latest version of the row. So of any
@@ -47,12 +47,12 @@ pub(crate) const ADVANCE: &str = concat!(
     ",
 held AS MATERIALIZED (
     SELECT m.version FROM {marks} AS m, clock
-    WHERE m.scope = $1 AND m.operation = $2 AND m.id = $3
-        AND m.version >= $4 AND m.expires_at > clock.now
+    WHERE m.scope = {scope} AND m.operation = {operation} AND m.id = {id}
+        AND m.version >= {version} AND m.expires_at > clock.now
 ),
 raised AS (
     INSERT INTO {marks} AS m (version, expires_at, scope, operation, id)
-    SELECT $4, now + $5, $1, $2, $3 FROM clock WHERE NOT EXISTS (SELECT FROM held)
+    SELECT {version}, now + {retention}, {scope}, {operation}, {id} FROM clock WHERE NOT EXISTS (SELECT FROM held)
     ON CONFLICT (scope, operation, id) DO UPDATE
         SET version = excluded.version, expires_at = excluded.expires_at
         WHERE m.version < excluded.version OR m.expires_at <= (SELECT now FROM clock)
@@ -63,17 +63,16 @@ UNION ALL
 SELECT version FROM held{restore:1}",
 );
 
-/// `$1..$3` source.
 pub(crate) const WATERMARK: &str = concat!(
     "WITH ",
     clock!(),
     "
 SELECT m.version FROM {marks} AS m, clock
-WHERE m.scope = $1 AND m.operation = $2 AND m.id = $3 AND m.expires_at > clock.now",
+WHERE m.scope = {scope} AND m.operation = {operation} AND m.id = {id} AND m.expires_at > clock.now",
 );
 
-/// `$1` limit. Skips rows that others have locked; a row that was raised since the snapshot is
-/// judged again once its lock is held.
+/// Skips rows that others have locked; a row that was raised since the snapshot is judged again
+/// once its lock is held.
 pub(crate) const DELETE_EXPIRED_WATERMARKS: &str = concat!(
     "WITH ",
     clock!(),
@@ -82,7 +81,7 @@ purged AS (
     DELETE FROM {marks} WHERE ctid = ANY(ARRAY(
         SELECT m.ctid FROM {marks} AS m
         WHERE m.expires_at <= (SELECT now FROM clock)
-        ORDER BY m.expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+        ORDER BY m.expires_at LIMIT {limit} FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT pg_catalog.count(*) FROM purged"

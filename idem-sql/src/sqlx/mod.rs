@@ -3,8 +3,10 @@
 mod connections;
 mod error;
 mod guard;
+mod missing;
 mod opener;
 
 pub use connections::Connections;
 pub use error::{Meaning, driver_meaning, with_meaning};
 pub use guard::{CloseUnlessDone, ConnectionGuard};
+pub use missing::Missing;

@@ -1,17 +1,16 @@
 //! The statements of checkpoints and watermarks.
 
-/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the stored form of the checkpoint. One row comes
-/// back when the claim was held: ownership is judged under the write lock, as by a renewal.
+/// One row comes back when the claim was held: ownership is judged under the write lock, as by a
+/// renewal.
 pub(crate) const CHECKPOINT: &str = concat!(
-    "UPDATE {table} SET result = ?6 WHERE ",
+    "UPDATE {table} SET result = {result} WHERE ",
     owned!(),
     " AND state = 0 AND expires_at > ",
     now!(),
     " RETURNING 1",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. One row comes back when the claim is held; ownership
-/// and checkpoint are of one commit.
+/// One row comes back when the claim is held; ownership and checkpoint are of one commit.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
     "SELECT result FROM {table} WHERE ",
     owned!(),
@@ -19,24 +18,21 @@ pub(crate) const LAST_CHECKPOINT: &str = concat!(
     now!(),
 );
 
-/// `?1..?3` source, `?4` version. Reads a mark that is as high already: the answer to a stale
-/// version or a repetition, without the write lock. An empty answer proves nothing; [`RAISE`]
-/// decides.
+/// Reads a mark that is as high already: the answer to a stale version or a repetition, without the
+/// write lock. An empty answer proves nothing; [`RAISE`] decides.
 pub(crate) const RAISED: &str = concat!(
     "SELECT version FROM {marks} WHERE ",
     key!(),
-    " AND version >= ?4 AND expires_at > ",
+    " AND version >= {version} AND expires_at > ",
     now!(),
 );
 
-/// `?1..?3` source, `?4` version, `?5` retention.
-///
 /// Runs under the write lock, so the mark that it judges is the latest. Of any number of statements
 /// with one version, the first finds a lower mark. No row comes back when the mark was raised as
 /// high since it was read: a repeated advance sees it.
 pub(crate) const RAISE: &str = concat!(
     "INSERT INTO {marks} AS m (scope, operation, id, version, expires_at)
-SELECT ?1, ?2, ?3, ?4, now + ?5 FROM (SELECT ",
+SELECT {scope}, {operation}, {id}, {version}, now + {retention} FROM (SELECT ",
     now!(),
     " AS now) WHERE true
 ON CONFLICT (scope, operation, id) DO UPDATE
@@ -47,7 +43,6 @@ ON CONFLICT (scope, operation, id) DO UPDATE
 RETURNING 1",
 );
 
-/// `?1..?3` source.
 pub(crate) const WATERMARK: &str = concat!(
     "SELECT version FROM {marks} WHERE ",
     key!(),
@@ -55,12 +50,12 @@ pub(crate) const WATERMARK: &str = concat!(
     now!(),
 );
 
-/// `?1` limit. Chosen and deleted under one write lock.
+/// Chosen and deleted under one write lock.
 pub(crate) const DELETE_EXPIRED_WATERMARKS: &str = concat!(
     "DELETE FROM {marks} WHERE rowid IN (
     SELECT rowid FROM {marks} WHERE expires_at <= ",
     now!(),
     "
-    ORDER BY expires_at LIMIT ?1)
+    ORDER BY expires_at LIMIT {limit})
 RETURNING 1",
 );
