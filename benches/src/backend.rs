@@ -54,6 +54,12 @@ pub trait Backend: Send + Sync + 'static {
         Err("the table cannot be filled".into())
     }
 
+    /// Begins to load rows like those of fresh claims into the store's table, by the server's own
+    /// way. Default: it has none.
+    async fn load(&self, _namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
+        Ok(None)
+    }
+
     /// Claims the key in a caller's transaction, which stays open. Default: there are no
     /// transactions.
     async fn lock(
@@ -106,6 +112,16 @@ pub trait Statements: Send + Sync + 'static {
 
     /// `SELECT response … WHERE id = …`; returns its length.
     async fn select(&self, id: &str) -> Result<usize, BoxError>;
+}
+
+/// A bulk load on a connection of its own. Dropping it drops its rows.
+#[async_trait]
+pub trait Load: Send {
+    /// Sends a row for each id.
+    async fn rows(&mut self, ids: &[String]) -> Result<(), BoxError>;
+
+    /// Commits. Returns how many rows the server has stored.
+    async fn commit(self: Box<Self>) -> Result<u64, BoxError>;
 }
 
 /// Fails if the number of rows is not one.

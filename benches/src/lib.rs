@@ -16,7 +16,7 @@ mod row;
 mod standings;
 
 pub use arena::Arena;
-pub use backend::{Backend, Handle, OpenTransaction, Rows, Share, Statements, Suite};
+pub use backend::{Backend, Handle, Load, OpenTransaction, Rows, Share, Statements, Suite};
 pub use contender::{Contender, Length, Round};
 pub use paths::{Meter, PATHS, Scene, measure, visit};
 pub use plan::Plan;

@@ -66,7 +66,15 @@ async fn a_harness_is_all_that_is_needed() {
         assert!(!rows.is_empty(), "{path}");
         assert!(rows.iter().all(|(.., base)| base == "idem"), "{rows:?}");
     }
-    for path in ["table_size", "purge", "locked_key", "hybrid", "memory_life"] {
+    for path in [
+        "bulk_load",
+        "table_size",
+        "purge",
+        "locked_key",
+        "hybrid",
+        "memory_life",
+        "http",
+    ] {
         assert_eq!(rows(Arc::new(Suite(Foreign::default())), path).await, []);
     }
 }

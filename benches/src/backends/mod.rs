@@ -10,6 +10,7 @@ mod sqlite;
 mod statements;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use idem_core::AttemptId;
 
@@ -17,6 +18,7 @@ pub(crate) use hybrid::Hybrid;
 pub(crate) use statements::statements;
 
 use crate::Backend;
+use crate::ids::{fingerprint, request};
 
 /// The size of a bare pool: the default of sqlx.
 const POOL: u32 = 10;
@@ -34,6 +36,35 @@ pub const NAMES: [&str; 9] = [
 fn namespace() -> String {
     let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
     format!("idem_bench_{:016x}", random as u64)
+}
+
+/// What the rows of a bulk load have in common with a claim's: instants in microseconds, and the
+/// fingerprint in hexadecimal digits.
+struct LoadedRow {
+    now: u128,
+    lease_ends_at: u128,
+    expires_at: u128,
+    fingerprint: String,
+}
+
+impl LoadedRow {
+    fn now() -> Self {
+        let request = request("loaded");
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = since.unwrap_or_default();
+        let lease_ends_at = now + request.lease();
+        let expires_at = lease_ends_at + request.retention();
+        let fingerprint = fingerprint().to_bytes();
+        Self {
+            now: now.as_micros(),
+            lease_ends_at: lease_ends_at.as_micros(),
+            expires_at: expires_at.as_micros(),
+            fingerprint: fingerprint
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        }
+    }
 }
 
 /// Returns the server's URL; `None`, with a line on standard error, if the server is missing.

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use idem_core::{BoxError, ClaimRequest};
 use idem_postgres::{Config, PostgresStore};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgCopyIn, PgPoolCopyExt as _, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgPool, Row};
 use tokio::sync::Mutex;
 
-use super::{HELD, POOL, namespace, statements};
+use super::{HELD, LoadedRow, POOL, namespace, statements};
 use crate::backend::{holding, one_row};
-use crate::{Backend, Handle, OpenTransaction, Rows, Share, Statements};
+use crate::ids::{OPERATION, SCOPE};
+use crate::{Backend, Handle, Load, OpenTransaction, Rows, Share, Statements};
 
 /// A server; each namespace is a schema.
 #[derive(Debug, Clone)]
@@ -79,6 +81,14 @@ impl Backend for Postgres {
         holding(transaction, &outcome)
     }
 
+    async fn load(&self, namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
+        let pool = PgPoolOptions::new().max_connections(1);
+        let pool = pool.connect_with(self.options(namespace)?).await?;
+        let stream = pool.copy_in_raw(LOAD).await?;
+        let row = LoadedRow::now();
+        Ok(Some(Box::new(Copy { stream, row })))
+    }
+
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
         let pool = PgPoolOptions::new().max_connections(POOL);
         let pool = pool.connect_with(self.options(namespace)?).await?;
@@ -125,6 +135,40 @@ struct Held(Mutex<PgConnection>);
 
 statements!(Pooled, self => &self.0);
 statements!(Held, self => &mut *self.0.lock().await);
+
+const LOAD: &str =
+    "COPY idem_records (scope, operation, id, attempt_id, fingerprint, token, created_at,
+    lease_ends_at, expires_at, purge_at, attempts, state) FROM STDIN";
+
+/// A `COPY` under way, which commits by itself.
+struct Copy {
+    stream: PgCopyIn<PoolConnection<sqlx::Postgres>>,
+    row: LoadedRow,
+}
+
+#[async_trait]
+impl Load for Copy {
+    async fn rows(&mut self, ids: &[String]) -> Result<(), BoxError> {
+        let LoadedRow {
+            now,
+            lease_ends_at,
+            expires_at,
+            fingerprint,
+        } = &self.row;
+        let line = |id: &String| {
+            format!(
+                "{SCOPE}\t{OPERATION}\t{id}\t\\\\x{id}\t\\\\x{fingerprint}\t{now}\t{now}\t{lease_ends_at}\t{expires_at}\t{expires_at}\t1\t0\n"
+            )
+        };
+        let lines: String = ids.iter().map(line).collect();
+        self.stream.send(lines.into_bytes()).await?;
+        Ok(())
+    }
+
+    async fn commit(self: Box<Self>) -> Result<u64, BoxError> {
+        Ok(self.stream.finish().await?)
+    }
+}
 
 /// The indexes are created after the rows: maintaining them for ten million random keys takes
 /// several times as long.

@@ -2,6 +2,7 @@
 
 mod bare;
 mod engine;
+mod http;
 mod keys;
 mod store;
 
@@ -9,6 +10,7 @@ use std::future::Future;
 
 pub(crate) use bare::{BareClaims, BareSelect, BareStart, Connections};
 pub(crate) use engine::Run;
+pub(crate) use http::Posts;
 pub(crate) use keys::{Keys, Turns};
 pub(crate) use store::{ClaimReplay, Claims, ColdStart, Crowd, Replay};
 

@@ -1,7 +1,9 @@
 //! The measurements, path by path.
 
 mod beside;
+mod bulk_load;
 mod contended;
+mod http;
 mod hybrid;
 mod key;
 mod memory_life;
@@ -20,16 +22,18 @@ use crate::{Backend, Plan, Row};
 use scene::Race;
 
 /// The paths, in the order of reports.
-pub const PATHS: [&str; 12] = [
+pub const PATHS: [&str; 14] = [
     "claim_fresh",
     "claim_complete",
     "replay",
     "run",
+    "http",
     "contended",
     "locked_key",
     "payload",
     "hybrid",
     "purge",
+    "bulk_load",
     "table_size",
     "cold_start",
     "memory_life",
@@ -63,9 +67,11 @@ pub async fn visit(
         "replay" => key::replay(backend, plan, meter).await,
         "payload" => key::payload(backend, plan, meter).await,
         "run" => run::visit(backend, plan, meter).await,
+        "http" => http::visit(backend, meter).await,
         "contended" => contended::visit(backend, meter).await,
         "locked_key" => beside::locked_key(backend, meter).await,
         "purge" => beside::purge(backend, plan, meter).await,
+        "bulk_load" => bulk_load::visit(backend, meter).await,
         "table_size" => table_size::visit(backend, plan, meter).await,
         "cold_start" => start::visit(backend, meter).await,
         "memory_life" => memory_life::visit(backend, plan, meter).await,
