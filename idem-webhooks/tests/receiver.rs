@@ -185,11 +185,11 @@ async fn an_older_version_is_refused_and_stays_so() {
 #[tokio::test]
 async fn an_older_version_is_refused_while_the_newer_is_being_handled() {
     let (receiver, handled) = (versioned(MemoryStore::new()), Handled::default());
-    let begun = Arc::new(Notify::new());
+    let (begun, refused) = (Notify::new(), Notify::new());
     let newer = async {
         let handler = async |_: Event, _: Work| {
             begun.notify_one();
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            refused.notified().await;
             Ok::<_, String>(())
         };
         receiver
@@ -198,9 +198,10 @@ async fn an_older_version_is_refused_while_the_newer_is_being_handled() {
     };
     let older = async {
         begun.notified().await;
-        handled
-            .deliver(&receiver, "four", r#"{"version": 4}"#)
-            .await
+        let answer = handled.deliver(&receiver, "four", r#"{"version": 4}"#);
+        let answer = answer.await;
+        refused.notify_one();
+        answer
     };
     let (newer, older) = tokio::join!(newer, older);
     assert!(matches!(newer, Answer::Handled), "{newer:?}");
