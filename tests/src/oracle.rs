@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use crate::history::{Answer, Call, Event, Op};
 
@@ -55,9 +56,11 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Returns all contradictions in the history.
+/// Returns all contradictions in the history. `tick` is how long the store's clock shows the same
+/// instant: by the callers' clocks a lease or a retention may end that much too early.
 #[must_use]
-pub fn judge(history: &[Event]) -> Vec<Violation> {
+pub fn judge(history: &[Event], tick: Duration) -> Vec<Violation> {
+    let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX);
     let mut by_key: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in history {
         by_key.entry(&event.call.key).or_default().push(event);
@@ -67,6 +70,7 @@ pub fn judge(history: &[Event]) -> Vec<Violation> {
         let mut judge = OfKey {
             key,
             events,
+            tick_ns,
             violations: &mut violations,
         };
         judge.acquisitions();
@@ -83,6 +87,7 @@ type Acquisitions<'a> = Vec<(i64, &'a Event)>;
 struct OfKey<'a, 'v> {
     key: &'a str,
     events: Vec<&'a Event>,
+    tick_ns: u64,
     violations: &'v mut Vec<Violation>,
 }
 
@@ -146,7 +151,7 @@ impl<'a> OfKey<'a, '_> {
     /// Returns whether the claim of this token may have been over when `next` acquired the key.
     fn may_be_over(&self, token: i64, next: &Event) -> bool {
         let before = |event: &&Event| event.call.invoked_ns <= next.returned_ns;
-        let expired = |event: &&Event| ends(&event.call) <= next.returned_ns;
+        let expired = |event: &&Event| self.ends(&event.call) <= next.returned_ns;
         let renewed = self
             .events
             .iter()
@@ -155,7 +160,10 @@ impl<'a> OfKey<'a, '_> {
                 (Op::Renew, Answer::Done) => event.call.token == token,
                 _ => false,
             });
-        let lease_ends = renewed.map(|event| ends(&event.call)).max().unwrap_or(0);
+        let lease_ends = renewed
+            .map(|event| self.ends(&event.call))
+            .max()
+            .unwrap_or(0);
         let completed = |event: &Event| event.answer == Answer::Done;
         if self.done(token, Op::Complete).any(completed) {
             return self.done(token, Op::Complete).any(|event| expired(&event));
@@ -202,7 +210,7 @@ impl<'a> OfKey<'a, '_> {
                 && match (other.call.op, &other.answer) {
                     (Op::Claim, Answer::Acquired(token)) => *token > call.token,
                     (Op::Claim, Answer::InFlight(token)) => *token > call.token,
-                    (Op::Claim, _) => may_have_won_unseen(other, call.token),
+                    (Op::Claim, _) => self.may_have_won_unseen(other, call.token),
                     (Op::Renew, _) => false,
                     // Released, completed or expired: a renewal or release then finds the claim
                     // lost.
@@ -244,7 +252,11 @@ impl<'a> OfKey<'a, '_> {
                 let same = |other: &&&Event| {
                     (other.call.token, other.call.op) == (seal.call.token, seal.call.op)
                 };
-                let kept_until = seals.iter().filter(same).map(|seal| ends(&seal.call)).min();
+                let kept_until = seals
+                    .iter()
+                    .filter(same)
+                    .map(|seal| self.ends(&seal.call))
+                    .min();
                 if misses(event, seal, kept_until.unwrap_or(0)) {
                     self.broken(Rule::ReplayMissed, seal, Some(event));
                 }
@@ -262,34 +274,35 @@ impl<'a> OfKey<'a, '_> {
             let known = winners.iter().any(|(won, _)| *won == token);
             let unknown = self.events.iter().any(|other| {
                 let asked = other.call.invoked_ns <= event.returned_ns;
-                asked && may_have_won_unseen(other, token)
+                asked && self.may_have_won_unseen(other, token)
             });
             if !known && !unknown {
                 self.broken(Rule::LoserWithoutWinner, event, None);
             }
         }
     }
-}
 
-/// Returns whether this claim may have acquired the key, under this token or a later one, without
-/// an answer that says so. Its answer is unknown, or it took longer than its lease and names a
-/// later acquisition.
-fn may_have_won_unseen(event: &Event, token: i64) -> bool {
-    if event.call.op != Op::Claim {
-        return false;
+    /// Returns whether this claim may have acquired the key, under this token or a later one, without
+    /// an answer that says so. Its answer is unknown, or it took longer than its lease and names a
+    /// later acquisition.
+    fn may_have_won_unseen(&self, event: &Event, token: i64) -> bool {
+        if event.call.op != Op::Claim {
+            return false;
+        }
+        let later = match &event.answer {
+            Answer::Unknown(_) => return true,
+            Answer::Acquired(returned) | Answer::InFlight(returned) => *returned > token,
+            Answer::Completed(returned, _) | Answer::Failed(returned, _) => *returned > token,
+            _ => false,
+        };
+        later && self.ends(&event.call) <= event.returned_ns
     }
-    let later = match &event.answer {
-        Answer::Unknown(_) => return true,
-        Answer::Acquired(returned) | Answer::InFlight(returned) => *returned > token,
-        Answer::Completed(returned, _) | Answer::Failed(returned, _) => *returned > token,
-        _ => false,
-    };
-    later && ends(&event.call) <= event.returned_ns
-}
 
-/// Returns the earliest instant at which the requested lease or retention ends.
-fn ends(call: &Call) -> u64 {
-    call.invoked_ns.saturating_add(call.lasts_ns)
+    /// Returns the earliest instant at which the requested lease or retention ends.
+    fn ends(&self, call: &Call) -> u64 {
+        let lasts_ns = call.lasts_ns.saturating_sub(self.tick_ns);
+        call.invoked_ns.saturating_add(lasts_ns)
+    }
 }
 
 fn replayed(answer: &Answer) -> Option<(Op, i64, &str)> {

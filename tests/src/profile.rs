@@ -89,6 +89,7 @@ pub struct Profile {
     max_result_bytes: usize,
     shortest_lease: Duration,
     max_wait: Duration,
+    clock_tick: Duration,
 }
 
 impl Profile {
@@ -101,6 +102,7 @@ impl Profile {
             max_result_bytes: 1 << 20,
             shortest_lease: Duration::from_millis(60),
             max_wait: Duration::from_secs(30),
+            clock_tick: Duration::from_micros(1),
         }
     }
 
@@ -204,6 +206,14 @@ impl Profile {
         self
     }
 
+    /// Sets how long the store's clock shows the same instant; a microsecond by default. That clock
+    /// judges every lease and retention, so the callers' clocks may see one end that much too early.
+    #[must_use]
+    pub fn with_clock_tick(mut self, tick: Duration) -> Self {
+        self.clock_tick = tick;
+        self
+    }
+
     /// Returns whether this is promised.
     #[must_use]
     pub fn promises(&self, promise: Promise) -> bool {
@@ -223,6 +233,12 @@ impl Profile {
     #[must_use]
     pub fn shortest_lease(&self) -> Duration {
         self.shortest_lease
+    }
+
+    /// Returns how long the store's clock shows the same instant.
+    #[must_use]
+    pub fn clock_tick(&self) -> Duration {
+        self.clock_tick
     }
 
     /// Returns how long a case waits.

@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::time::Duration;
+
 use idem_conformance::history::{Answer, Op};
-use idem_conformance::oracle::Rule;
+use idem_conformance::oracle::{Rule, judge};
 use support::{bad, claim, completed, good, retrying, sealed, step, unknown};
 
 use Answer::{Acquired, AlreadySealed, Done, InFlight, Lost};
@@ -18,6 +20,24 @@ fn one_winner_and_its_replay_are_right() {
         claim(4, (21, 30), completed(1, "r")),
         claim(5, (200, 210), Acquired(2)),
     ]);
+}
+
+#[test]
+fn a_retention_may_end_by_a_tick_of_the_stores_clock_too_early() {
+    let history = [
+        claim(1, (0, 10), Acquired(1)),
+        sealed(Op::Complete, 1, 1, (11, 20), "r", Done),
+        claim(2, (105, 108), Acquired(2)),
+    ];
+    let rules = |nanos| {
+        let violations = judge(&history, Duration::from_nanos(nanos));
+        violations
+            .iter()
+            .map(|found| found.rule)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rules(2), [Rule::SecondWinner, Rule::ReplayMissed]);
+    assert_eq!(rules(3), []);
 }
 
 #[test]

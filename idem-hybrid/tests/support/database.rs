@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idem_conformance::{CallerTransaction, Missing, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError};
@@ -61,7 +62,7 @@ impl Database {
         let profile = Profile::new().shared_between_processes().durable().batch();
         let profile = profile.checkpoints().watermarks().transactions();
         match self {
-            Self::Sqlite => profile,
+            Self::Sqlite => profile.with_clock_tick(Duration::from_millis(1)),
             Self::Postgres | Self::MySql => profile.server_clock().network().row_locks(),
         }
     }

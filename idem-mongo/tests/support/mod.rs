@@ -8,6 +8,7 @@ pub(crate) use watch::Watch;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
 
 use idem_conformance::{
     CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile, with_password,
@@ -94,6 +95,7 @@ impl Harness for MongoHarness {
             .watermarks()
             .transactions()
             .row_locks()
+            .with_clock_tick(Duration::from_millis(1))
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -148,7 +150,7 @@ impl Harness for MongoHarness {
         }];
         options.direct_connection = Some(true);
         options.repl_set_name = None;
-        options.server_selection_timeout = Some(std::time::Duration::from_secs(5));
+        options.server_selection_timeout = Some(Duration::from_secs(5));
         let client = Client::with_options(options)?;
         let store = MongoStore::with_config(client, self.config(namespace)?);
         Ok(Some(Arc::new(store)))

@@ -125,7 +125,7 @@ pub(crate) fn race(runtime: &Runtime) -> Outcome {
         }
         Outcome::Ok(())
     })?;
-    let violations = oracle::judge(&history);
+    let violations = oracle::judge(&history, Duration::from_micros(1));
     assert!(
         violations.is_empty(),
         "{} of {}: {}",

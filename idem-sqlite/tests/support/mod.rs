@@ -40,7 +40,8 @@ impl Harness for SqliteHarness {
     fn profile(&self) -> Profile {
         let profile = Profile::new().shared_between_processes().durable();
         let profile = profile.batch().checkpoints().watermarks();
-        profile.transactions().damage()
+        let profile = profile.transactions().damage();
+        profile.with_clock_tick(Duration::from_millis(1))
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -46,7 +46,7 @@ async fn race(cx: &Context, storm: impl Fn(u32) -> Storm) -> CaseResult<Vec<Even
         ensure!(finished, "a worker ended too early");
         history.extend(of_process(returned));
     }
-    let violations = oracle::judge(&history);
+    let violations = oracle::judge(&history, cx.profile().clock_tick());
     match violations.first() {
         None => Ok(history),
         Some(first) => Err(CaseError::new(format!(

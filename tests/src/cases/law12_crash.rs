@@ -176,7 +176,7 @@ async fn killed_in_a_storm_it_breaks_no_rule(cx: &Context) -> CaseResult {
     for returned in futures_util::future::join_all(workers.iter_mut().map(Worker::rest)).await {
         history.extend(of_process(returned?));
     }
-    if let Some(violation) = oracle::judge(&history).first() {
+    if let Some(violation) = oracle::judge(&history, cx.profile().clock_tick()).first() {
         return Err(CaseError::new(violation.to_string()));
     }
     for key in &keys {

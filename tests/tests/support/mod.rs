@@ -1,5 +1,7 @@
 //! Hand-made histories, and the oracle's verdict.
 
+use std::time::Duration;
+
 use idem_conformance::history::{Answer, Call, Event, Op};
 use idem_conformance::idem_core::AttemptId;
 use idem_conformance::oracle::{Rule, judge};
@@ -67,7 +69,7 @@ pub(crate) fn completed(token: i64, text: &str) -> Answer {
 }
 
 pub(crate) fn rules(history: &[Event]) -> Vec<Rule> {
-    let mut rules: Vec<_> = judge(history)
+    let mut rules: Vec<_> = judge(history, Duration::ZERO)
         .into_iter()
         .map(|violation| violation.rule)
         .collect();
@@ -77,10 +79,14 @@ pub(crate) fn rules(history: &[Event]) -> Vec<Rule> {
 
 #[track_caller]
 pub(crate) fn good(history: &[Event]) {
-    assert_eq!(judge(history), [], "a right history");
+    assert_eq!(judge(history, Duration::ZERO), [], "a right history");
 }
 
 #[track_caller]
 pub(crate) fn bad(rule: Rule, history: &[Event]) {
-    assert!(rules(history).contains(&rule), "{:?}", judge(history));
+    assert!(
+        rules(history).contains(&rule),
+        "{:?}",
+        judge(history, Duration::ZERO)
+    );
 }
