@@ -107,7 +107,7 @@ impl Operations {
                 Err(error) => return Err(after(has_written, error)),
             }
         }
-        Err(after(has_written, key_changed_hands(Effect::None)))
+        Err(key_changed_hands(Effect::Unknown))
     }
 
     /// Returns whether the insert comes before the read.

@@ -274,9 +274,8 @@ WHERE ",
         OR state = 2 AND {retries_failed} = 1)){free}"
 );
 
-/// Fails one stale record that must not be
-/// taken over; it has no owner then. Nothing changes when the record was renewed, sealed or
-/// released since it was read.
+/// Fails one stale record that must not be taken over; it has no owner then. Nothing changes when
+/// the record was renewed, sealed or released since it was read.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
@@ -318,8 +317,8 @@ macro_rules! kept_until {
     };
 }
 
-/// One row matches when the claim was held,
-/// and it always changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
+/// One row matches when the claim was held, and it always changes, so that the count is the same
+/// with and without CLIENT_FOUND_ROWS.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
@@ -339,8 +338,8 @@ WHERE ",
     "{free}"
 );
 
-/// [`SEAL`] and [`RELEASE`] for many claims. All have ended when as many rows matched. Otherwise each is sent alone, which finds
-/// out which ones have ended already.
+/// [`SEAL`] and [`RELEASE`] for many claims. All have ended when as many rows matched. Otherwise
+/// each is sent alone, which finds out which ones have ended already.
 ///
 /// Results are no column of the list: MySQL gives the columns of a derived table a type with a
 /// length before it has seen the values, and refuses longer ones (1406).
@@ -383,8 +382,8 @@ pub(crate) const RESULTS: List = List {
     separator: ", ",
 };
 
-/// Reads what a seal or release that changed nothing has met: whether the
-/// claim is the latest acquisition, and its state.
+/// Reads what a seal or release that changed nothing has met: whether the claim is the latest
+/// acquisition, and its state.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(

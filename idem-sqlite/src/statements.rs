@@ -100,3 +100,20 @@ impl Statement {
         self.parameters.iter().fold(query, bind)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_value_that_an_operation_forgets_is_named() {
+        let pool = sqlx::SqlitePool::connect("sqlite::memory:").await.unwrap();
+        let statement = Statement::new("SELECT {scope}, {lease}");
+        let values = Values::default().with(Parameter::Scope, Value::Text("tenant"));
+        let returned = statement.query(&values).fetch_all(&pool).await;
+        let error = returned.unwrap_err().to_string();
+        assert!(error.contains("parameter lease has no value"), "{error}");
+        let values = values.with(Parameter::Lease, 7);
+        assert!(statement.query(&values).fetch_all(&pool).await.is_ok());
+    }
+}

@@ -61,16 +61,20 @@ async fn a_client_that_goes_away_while_it_waits_waits_no_more() {
     app.until_runs(1).await;
     let soon = Duration::from_millis(50);
     let probe = async || tokio::time::timeout(soon, app.send(post("a", "{}"))).await;
-    let (waiter, refused) = loop {
-        let waiter = send();
-        tokio::time::sleep(soon).await;
-        match probe().await {
-            // There is room for one waiting caller, and it is taken.
-            Ok(refused) if !waiter.is_finished() => break (waiter, refused),
-            // On a busy machine the probe was first.
-            _ => waiter.abort(),
+    let both = async {
+        loop {
+            let waiter = send();
+            tokio::time::sleep(soon).await;
+            match probe().await {
+                // There is room for one waiting caller, and it is taken.
+                Ok(refused) if !waiter.is_finished() => break (waiter, refused),
+                // On a busy machine the probe was first.
+                _ => waiter.abort(),
+            }
         }
     };
+    let both = tokio::time::timeout(Duration::from_secs(20), both).await;
+    let (waiter, refused) = both.expect("a caller waits, and the next one is refused");
     refused.problem(ProblemType::RequestInFlight);
     waiter.abort();
     until(async || probe().await.is_err()).await;

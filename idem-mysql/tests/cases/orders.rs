@@ -1,6 +1,7 @@
 //! Whether a claim reads first or inserts first.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
@@ -225,7 +226,7 @@ async fn what_an_insert_tells_is_what_is_stored(cx: &Context) -> CaseResult {
 /// again or deleted. Every acquisition has a greater token than all before, and the record that
 /// proves it.
 async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseResult {
-    let store = with(cx, true).await?;
+    let (store, max_wait) = (with(cx, true).await?, cx.profile().max_wait());
     let key = cx.key("one");
     let callers = (0..8).map(|caller| {
         let (store, request) = (store.clone(), cx.request(&key));
@@ -234,6 +235,7 @@ async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseRe
             for _ in 0..40 {
                 let request = request.clone().with_attempt(AttemptId::random());
                 let request = [request];
+                let deadline = Instant::now() + max_wait;
                 let outcome = loop {
                     let claimed = match caller % 2 {
                         0 => store.claim(&request[0]).await,
@@ -241,7 +243,9 @@ async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseRe
                     };
                     match claimed {
                         // As the error says: the same attempt asks again.
-                        Err(error) if error.kind() == ErrorKind::Contention => {}
+                        Err(error)
+                            if error.kind() == ErrorKind::Contention
+                                && Instant::now() < deadline => {}
                         claimed => break claimed?,
                     }
                 };
