@@ -254,14 +254,11 @@ impl Operations {
     /// never lock gaps.
     pub(crate) async fn without_gaps(&self, session: &mut Session<'_>) -> Result<()> {
         let facts = self.facts(session).await?;
-        match session.is_callers() && facts.dialect == Dialect::MySql && facts.locks_gaps {
-            true => {
-                session
-                    .set("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                    .await
-            }
-            false => Ok(()),
+        if session.is_callers() && facts.dialect == Dialect::MySql && facts.locks_gaps {
+            let level = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
+            session.unprepared(level).await?;
         }
+        Ok(())
     }
 
     /// Sends an INSERT in a caller's transaction that may lock gaps until its end, so without a
@@ -276,14 +273,14 @@ impl Operations {
             return session.write(query).await;
         }
         session
-            .set(
+            .unprepared(
                 "SET @idem_lock_wait = @@innodb_lock_wait_timeout, \
                  SESSION innodb_lock_wait_timeout = 1",
             )
             .await?;
         let done = session.write(query).await;
         session
-            .set("SET SESSION innodb_lock_wait_timeout = @idem_lock_wait")
+            .unprepared("SET SESSION innodb_lock_wait_timeout = @idem_lock_wait")
             .await
             .map_err(|error| after(true, error))?;
         done

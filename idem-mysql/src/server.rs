@@ -5,7 +5,7 @@ use idem_sql::schema::misconfigured;
 use sqlx::Row;
 
 use crate::config::Config;
-use crate::error::{Access, decode};
+use crate::error::decode;
 use crate::session::Session;
 use crate::statements::Dialect;
 
@@ -33,18 +33,17 @@ pub(crate) struct Facts {
     pub(crate) locks_gaps: bool,
 }
 
+/// The parser behind every pooler says which product it is: only MariaDB reads the text in
+/// `/*M! … */`.
+const FACTS: &str = "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */, \
+                     CAST(@@max_allowed_packet AS SIGNED), \
+                     CAST(/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ AS BINARY), \
+                     CAST(@@innodb_rollback_on_timeout AS SIGNED)";
+
 impl Server {
-    /// Reads the facts. The parser behind every pooler says which product it is: only MariaDB reads
-    /// the text in `/*M! … */`.
+    /// Reads the facts.
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
-        let query = || {
-            sqlx::query(
-                "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */, CAST(@@max_allowed_packet AS SIGNED), \
-                 CAST(/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ AS BINARY), \
-                 CAST(@@innodb_rollback_on_timeout AS SIGNED)",
-            )
-        };
-        let rows = session.rows(query, Access::Read).await?;
+        let rows = session.unprepared(FACTS).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("the server's settings have no row"))?;

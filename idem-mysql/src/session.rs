@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use idem_core::backend::MAX_LOCK_WAIT;
 use idem_core::{Error, Result};
+use idem_sql::sqlx::Connections;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
 use sqlx::{Connection, Executor, MySql, MySqlPool};
 use tokio::time::{Instant, timeout_at};
@@ -11,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{Access, LostRace, classify, lost_race};
-use crate::own::{Held, Own};
+use crate::held::Held;
 use crate::settings;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
@@ -66,7 +67,7 @@ impl<'s> Session<'s> {
     /// pool.
     pub(crate) fn on_store(
         pool: &'s MySqlPool,
-        own: Option<&'s Own>,
+        own: Option<&'s Connections<MySql>>,
         config: &'s Config,
         counters: &'s Counters,
     ) -> Self {
@@ -250,17 +251,15 @@ impl<'s> Session<'s> {
         race
     }
 
-    /// Sends a statement that sets something and returns nothing.
-    pub(crate) async fn set(&mut self, text: &'static str) -> Result<()> {
-        let done = match &mut self.connections {
-            ConnectionSource::Store(stored) => stored.set(text).await,
-            ConnectionSource::Transaction { connection, .. } => connection
-                .execute(text)
-                .await
-                .map(drop)
-                .map_err(Fault::Driver),
+    /// Sends a statement without values that changes no row, in one round trip; returns its rows.
+    pub(crate) async fn unprepared(&mut self, text: &'static str) -> Result<Vec<MySqlRow>> {
+        let rows = match &mut self.connections {
+            ConnectionSource::Store(stored) => stored.unprepared(text).await,
+            ConnectionSource::Transaction { connection, .. } => {
+                connection.fetch_all(text).await.map_err(Fault::Driver)
+            }
         };
-        done.map_err(|fault| fault.into_error(Access::Read))
+        rows.map_err(|fault| fault.into_error(Access::Read))
     }
 
     /// Begins a transaction of this crate's own, on the store's connection. Closing the connection
@@ -328,7 +327,7 @@ impl Fault {
 #[derive(Debug)]
 struct Stored<'s> {
     pool: &'s MySqlPool,
-    own: Option<&'s Own>,
+    own: Option<&'s Connections<MySql>>,
     config: &'s Config,
     deadline: Instant,
     connection: Option<Held>,
@@ -358,11 +357,11 @@ impl Stored<'_> {
         self.settle(done, Access::Write)
     }
 
-    async fn set(&mut self, text: &'static str) -> Result<(), Fault> {
+    async fn unprepared(&mut self, text: &'static str) -> Result<Vec<MySqlRow>, Fault> {
         let deadline = self.deadline;
-        let done = self.connection().await?.execute(text);
-        let done = timeout_at(deadline, done).await;
-        self.settle(done, Access::Read).map(drop)
+        let rows = self.connection().await?.fetch_all(text);
+        let rows = timeout_at(deadline, rows).await;
+        self.settle(rows, Access::Read)
     }
 
     /// Hands the connection back if nothing is under way on it.

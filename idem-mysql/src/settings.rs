@@ -1,10 +1,13 @@
 //! The settings of a session: what `connect` sets on its own connections, and what the store
 //! refuses on a caller's pool.
 
+use std::sync::Arc;
+
 use idem_core::Result;
 use idem_sql::schema::misconfigured;
+use idem_sql::sqlx::Ready;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
-use sqlx::{Executor, Row};
+use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::config::Config;
 use crate::error::{Access, classify, decode};
@@ -16,39 +19,40 @@ const UNSUITABLE_MODES: [&str; 2] = ["EMPTY_STRING_IS_NULL", "ORACLE"];
 const FEWEST_ROWS: u64 = 10_000;
 
 /// Returns the settings of every session of `connect`, including the pool for callers'
-/// transactions. They exclude sessions that undo a commit, refuse writes, or cut off an answer.
+/// transactions, as one text, so that they cost a new connection one round trip. They exclude
+/// sessions that undo a commit, refuse writes, or cut off an answer.
 ///
 /// The comments are executed by one of the servers: `/*!80000 … */` by MySQL, `/*M! … */` by
 /// MariaDB (<https://mariadb.com/kb/en/comment-syntax/>).
-pub(crate) fn for_pool(config: &Config) -> Vec<String> {
+pub(crate) fn for_pool(config: &Config) -> String {
     let seconds = (config.timeout().as_secs() / 2).clamp(1, 1 << 20);
-    let mut settings = vec![
-        format!(
-            "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION innodb_lock_wait_timeout = 1, \
-             SESSION lock_wait_timeout = {seconds}, SESSION sql_select_limit = 18446744073709551615, \
-             SESSION sql_mode = REPLACE(REPLACE(CAST(@@sql_mode AS CHAR), 'EMPTY_STRING_IS_NULL', ''), \
-             'ORACLE', '')"
-        ),
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE".to_owned(),
-    ];
+    let mut settings = format!(
+        "SET SESSION autocommit = 1, SESSION completion_type = 0, SESSION innodb_lock_wait_timeout = 1, \
+         SESSION lock_wait_timeout = {seconds}, SESSION sql_select_limit = 18446744073709551615, \
+         SESSION sql_mode = REPLACE(REPLACE(CAST(@@sql_mode AS CHAR), 'EMPTY_STRING_IS_NULL', ''), \
+         'ORACLE', ''); \
+         SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
+    );
     if let Some(bits) = config.wsrep_sync_wait() {
-        settings.push(format!("SET SESSION wsrep_sync_wait = {bits}"));
+        settings += &format!("; SET SESSION wsrep_sync_wait = {bits}");
     }
     settings
 }
 
 /// Returns the further settings of connections that only the store's statements use: everything as
 /// these statements were tested.
-pub(crate) fn for_own(config: &Config) -> Vec<String> {
-    let mut settings = for_pool(config);
-    settings.push(
-        "SET SESSION sql_mode = 'STRICT_ALL_TABLES', NAMES utf8mb4, SESSION optimizer_switch = 'default', \
-         SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_auto_is_null = 0, \
-         SESSION unique_checks = 1, SESSION foreign_key_checks = 1, SESSION wait_timeout = 28800 \
-         /*!80000 , SESSION max_execution_time = 0 */ /*M! , SESSION max_statement_time = 0 */"
-            .to_owned(),
-    );
-    settings
+pub(crate) fn for_own(config: &Config) -> String {
+    for_pool(config)
+        + "; SET SESSION sql_mode = 'STRICT_ALL_TABLES', NAMES utf8mb4, SESSION optimizer_switch = 'default', \
+           SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_auto_is_null = 0, \
+           SESSION unique_checks = 1, SESSION foreign_key_checks = 1, SESSION wait_timeout = 28800 \
+           /*!80000 , SESSION max_execution_time = 0 */ /*M! , SESSION max_statement_time = 0 */"
+}
+
+/// Sets these settings on a new connection.
+pub(crate) fn set<'c>(connection: &'c mut MySqlConnection, settings: &Arc<str>) -> Ready<'c> {
+    let settings = AssertSqlSafe(Arc::clone(settings));
+    Box::pin(async move { connection.execute(settings).await.map(drop) })
 }
 
 /// Reads the session's settings that [`refusal`] judges.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use idem_core::Result;
 use idem_core::wrappers::Batched;
+use idem_sql::sqlx::{Connections, Opener};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
+use sqlx::{Connection, MySql, MySqlPool};
 
 use crate::config::Config;
 use crate::counters::Contention;
 use crate::error::{Access, classify};
 use crate::operations::Operations;
-use crate::own::Own;
 use crate::session::Session;
 use crate::settings;
 
@@ -80,7 +80,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 pub struct MySqlStore {
     pub(crate) pool: MySqlPool,
     /// The connections of the operations, instead of the pool's.
-    own: Option<Own>,
+    own: Option<Connections<MySql>>,
     pub(crate) operations: Arc<Operations>,
     /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
     /// turns batching off.
@@ -104,7 +104,7 @@ impl MySqlStore {
         Self::on(pool, None, config)
     }
 
-    fn on(pool: MySqlPool, own: Option<Own>, config: Config) -> Self {
+    fn on(pool: MySqlPool, own: Option<Connections<MySql>>, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
         let store = Self {
             pool,
@@ -139,13 +139,12 @@ impl MySqlStore {
             .no_engine_substitution(false)
             .timezone(None)
             .set_names(false);
-        let settings: Arc<[String]> = settings::for_pool(&config).into();
-        let own = Own::new(
-            options.clone(),
-            usize::try_from(config.max_connections()).unwrap_or(usize::MAX),
-            settings::for_own(&config).into(),
-        )
-        .map_err(at)?;
+        let settings: Arc<str> = settings::for_own(&config).into();
+        let opener = Opener::new(options.clone())
+            .with_set_up(move |connection| settings::set(connection, &settings));
+        let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
+        let own = Connections::new(opener, max).map_err(at)?;
+        let settings: Arc<str> = settings::for_pool(&config).into();
         let pool = MySqlPoolOptions::new()
             .max_connections(MAX_CONNECTIONS)
             .test_before_acquire(false)
@@ -154,15 +153,7 @@ impl MySqlStore {
                     Ok(idle.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
                 })
             })
-            .after_connect(move |connection, _| {
-                let settings = Arc::clone(&settings);
-                Box::pin(async move {
-                    for setting in settings.iter() {
-                        connection.execute(AssertSqlSafe(setting.clone())).await?;
-                    }
-                    Ok(())
-                })
-            })
+            .after_connect(move |connection, _| settings::set(connection, &settings))
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
         let store = Self::on(pool, Some(own), config);

@@ -18,8 +18,15 @@ use crate::error::decode;
 /// The first release with everything that the statements use.
 const MIN_SERVER_VERSION: i32 = 120_000;
 
+/// The name that the store's sessions have; [`SESSION`] searches for it.
+pub(crate) const APPLICATION_NAME: &str = "idem";
+
 /// Reads [`SessionState`]. If the session searches a schema before `pg_catalog`, and that schema
 /// has an operator with a name that the statements use, the server would use that operator instead.
+///
+/// The last column is true where `application_name` is the one of the start-up packet: then this
+/// session is the client's own. A pooler in transaction mode gives a server's session the name of
+/// each client with SET, as `PgBouncer` does, or leaves the server with its own.
 pub(crate) const SESSION: &str = "SELECT
     CAST(pg_catalog.current_setting('server_version_num') AS integer),
     pg_catalog.current_setting('server_encoding'),
@@ -32,7 +39,9 @@ pub(crate) const SESSION: &str = "SELECT
         AND EXISTS (SELECT FROM pg_catalog.pg_operator AS o WHERE o.oprnamespace = n.oid
             AND o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '/'))),
     CAST(EXTRACT(EPOCH FROM CAST(
-        pg_catalog.current_setting('idle_session_timeout', true) AS interval)) * 1000 AS bigint)";
+        pg_catalog.current_setting('idle_session_timeout', true) AS interval)) * 1000 AS bigint),
+    (SELECT s.source = 'client' AND s.setting = 'idem'
+        FROM pg_catalog.pg_settings AS s WHERE s.name = 'application_name')";
 
 /// The answer to [`SESSION`].
 #[derive(Debug)]
@@ -42,6 +51,7 @@ pub(crate) struct SessionState {
     reads_only: bool,
     hiding_schemas: Option<String>,
     idle_session_millis: Option<i64>,
+    is_direct: Option<bool>,
 }
 
 impl SessionState {
@@ -52,6 +62,7 @@ impl SessionState {
             reads_only: row.try_get(2).map_err(decode)?,
             hiding_schemas: row.try_get(3).map_err(decode)?,
             idle_session_millis: row.try_get(4).map_err(decode)?,
+            is_direct: row.try_get(5).map_err(decode)?,
         })
     }
 
@@ -61,6 +72,11 @@ impl SessionState {
         millis
             .filter(|millis| *millis > 0)
             .map(Duration::from_millis)
+    }
+
+    /// Returns whether a pooler may stand between the client and this session.
+    pub(crate) fn may_be_pooled(&self) -> bool {
+        self.is_direct != Some(true)
     }
 
     pub(crate) fn check_server(&self) -> Result<()> {
@@ -110,6 +126,7 @@ mod tests {
             reads_only: false,
             hiding_schemas: None,
             idle_session_millis: None,
+            is_direct: Some(true),
         }
     }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use idem_core::wrappers::Batched;
 use idem_core::{Error, ErrorKind, Result};
-use idem_sql::sqlx::Connections;
+use idem_sql::sqlx::{Connections, Opener};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{Connection, PgPool, Postgres};
 
 use crate::config::{Config, StatementMode};
 use crate::connection::ConnectionSource;
-use crate::defaults::{SESSION, SessionState};
+use crate::defaults::{APPLICATION_NAME, SESSION, SessionState};
 use crate::error::{Access, classify, was_idle};
 use crate::operations::Operations;
 use crate::pooler;
@@ -109,11 +109,11 @@ impl PostgresStore {
         let at = |error| at_connect(classify(error, Access::Read));
         let options = PgConnectOptions::from_str(url)
             .map_err(at)?
-            .application_name("idem")
+            .application_name(APPLICATION_NAME)
             // The store reads no float, and poolers refuse the parameter.
             .extra_float_digits(None);
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
-        let connections = Connections::new(options.clone(), max).map_err(at)?;
+        let connections = Connections::new(Opener::new(options.clone()), max).map_err(at)?;
         let mut tries = 1;
         let state = loop {
             // Boxed, because it is deep.
@@ -204,7 +204,7 @@ async fn check_connection(
     let state = SessionState::of(&row.map_err(sent)?)?;
     state.check_server()?;
     state.check_defaults(mode == StatementMode::Prepared)?;
-    if mode == StatementMode::Prepared {
+    if mode == StatementMode::Prepared && state.may_be_pooled() {
         pooler::check_prepared(first, options).await?;
     }
     Ok(state)

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::str::FromStr;
 use std::task::{Context, Poll, Waker};
 
-use idem_sql::sqlx::{ConnectionGuard, Connections};
+use idem_sql::sqlx::{ConnectionGuard, Connections, Opener};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, Row, Sqlite};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ impl Fixture {
         let url = format!("sqlite:{}", folder.path().join("secret.db").display());
         let options = SqliteConnectOptions::from_str(&url)?.create_if_missing(true);
         Ok(Self {
-            connections: Connections::new(options, max)?,
+            connections: Connections::new(Opener::new(options), max)?,
             _folder: folder,
         })
     }
@@ -165,7 +165,7 @@ fn no_connection_is_given_out_after_the_close() -> TestResult {
 fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_slot() -> TestResult {
     run(async {
         let options = SqliteConnectOptions::from_str("sqlite:/nowhere/at/all.db")?;
-        let connections = Connections::<Sqlite>::new(options, 1)?;
+        let connections = Connections::<Sqlite>::new(Opener::new(options), 1)?;
         for _ in 0..3 {
             assert!(connections.acquire().await.is_err());
         }

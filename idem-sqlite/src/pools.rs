@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Result;
-use idem_sql::sqlx::{ConnectionGuard, Connections};
+use idem_sql::sqlx::{ConnectionGuard, Connections, Opener};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{Sqlite, SqlitePool};
 
@@ -43,19 +43,20 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Nothing is opened yet.
+    /// Nothing is opened yet. The writer's first connection creates a missing file, as the options
+    /// say; no other one does: if the file is gone by then, a new empty one would answer as if
+    /// nothing had happened.
     pub(crate) fn new(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
-        // The file exists by now. If it is gone, a new empty one would answer as if nothing had
-        // happened.
-        let options = options.create_if_missing(false);
         let hasty = options
             .clone()
             .busy_timeout(Duration::ZERO)
             // A caller that is slow to read its rows does not prolong the lock.
             .row_buffer_size(INSERTED_AT_MOST);
+        let later = hasty.clone().create_if_missing(false);
+        let readers = Opener::new(options.create_if_missing(false));
         Ok(Self {
-            readers: Connections::new(options, READERS)?,
-            writer: Connections::new(hasty, 1)?,
+            readers: Connections::new(readers, READERS)?,
+            writer: Connections::new(Opener::new(later).with_first(hasty), 1)?,
         })
     }
 

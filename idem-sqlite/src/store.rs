@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::file::DatabaseFile;
 use crate::operations::Operations;
-use crate::pools::{Own, Pools};
+use crate::pools::{Own, Pools, connection};
 use crate::session::Session;
 
 pub(crate) const BACKEND: &str = "sqlite";
@@ -85,13 +85,22 @@ impl SqliteStore {
             .immutable(false)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(config.timeout() / 2);
-        let shared = open(options.clone(), 1, config.timeout()).await?;
-        let (own, file) = match is_memory(url) {
-            true => (None, DatabaseFile::NONE),
+        let shared = SqlitePoolOptions::new()
+            .max_connections(1)
+            .test_before_acquire(false)
+            // The one connection is kept: an in-memory database would be gone with it.
+            .idle_timeout(None)
+            .max_lifetime(None);
+        let (shared, own, file) = match is_memory(url) {
+            true => {
+                let shared = shared.connect_with(options).await.map_err(at)?;
+                (shared, None, DatabaseFile::NONE)
+            }
             false => {
-                check_wal(&shared).await?;
+                let own = open(&options, config.timeout()).await?;
                 let file = DatabaseFile::new(options.get_filename(), true);
-                (Some(Own::new(options).map_err(at)?), file)
+                let shared = shared.connect_lazy_with(options.create_if_missing(false));
+                (shared, Some(own), file)
             }
         };
         Ok(Self::on(Pools::new(shared, own, file), config))
@@ -130,48 +139,41 @@ fn is_memory(url: &str) -> bool {
     url.contains(":memory:") || url.contains("mode=memory")
 }
 
-/// SQLite reports no error when it cannot switch the file to WAL mode, and leaves it as it was.
-async fn check_wal(pool: &SqlitePool) -> Result<()> {
-    let mode: sqlx::Result<String> = sqlx::query_scalar("PRAGMA journal_mode")
-        .fetch_one(pool)
-        .await;
-    match mode {
-        Ok(mode) if mode == "wal" => Ok(()),
-        Ok(mode) => Err(misconfigured(format!(
-            "the file cannot be switched to WAL mode (its journal mode is `{mode}`): its file system, or the `vfs` of \
-             the URL, gives no shared memory and perhaps no locks; put it on a local disk"
-        ))),
-        Err(error) => Err(classify(error, Access::Read)),
-    }
-    .map_err(|error| error.at(BACKEND, "connect"))
-}
-
-/// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others
-/// that do the same (the busy time-out does not apply, <https://www.sqlite.org/wal.html>), so it is
-/// repeated.
-async fn open(options: SqliteConnectOptions, max: u32, limit: Duration) -> Result<SqlitePool> {
+/// Opens the connection that writes, which the store keeps. Switching a new file to WAL mode does
+/// not wait for others that do the same (the busy time-out does not apply,
+/// <https://www.sqlite.org/wal.html>), so it is repeated.
+async fn open(options: &SqliteConnectOptions, limit: Duration) -> Result<Own> {
     let deadline = tokio::time::Instant::now() + limit;
     loop {
-        let opened = SqlitePoolOptions::new()
-            .max_connections(max)
-            .test_before_acquire(false)
-            // The one connection is kept: an in-memory database would be gone with it.
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .connect_with(options.clone())
-            .await;
-        match opened {
-            Ok(pool) => return Ok(pool),
-            Err(error) => {
-                let error = classify(error, Access::Read).at(BACKEND, "connect");
-                let over = tokio::time::Instant::now() >= deadline;
-                if error.kind() != ErrorKind::Contention || over {
-                    return Err(error);
-                }
-                tokio::time::sleep(Duration::from_millis(rand::random_range(1..20))).await;
-            }
+        match opened(options).await {
+            Err(error)
+                if error.kind() == ErrorKind::Contention
+                    && tokio::time::Instant::now() < deadline => {}
+            opened => return opened.map_err(|error| error.at(BACKEND, "connect")),
+        }
+        tokio::time::sleep(Duration::from_millis(rand::random_range(1..20))).await;
+    }
+}
+
+/// SQLite reports no error when it cannot switch the file to WAL mode, and leaves it as it was.
+async fn opened(options: &SqliteConnectOptions) -> Result<Own> {
+    let at = |error| classify(error, Access::Read);
+    let own = Own::new(options.clone()).map_err(at)?;
+    let mut first = own.writer.acquire().await.map_err(at)?;
+    let mode: sqlx::Result<String> = sqlx::query_scalar("PRAGMA journal_mode")
+        .fetch_one(connection(&mut first).map_err(at)?)
+        .await;
+    match mode.map_err(at)? {
+        mode if mode == "wal" => {}
+        mode => {
+            return Err(misconfigured(format!(
+                "the file cannot be switched to WAL mode (its journal mode is `{mode}`): its file system, or the \
+                 `vfs` of the URL, gives no shared memory and perhaps no locks; put it on a local disk"
+            )));
         }
     }
+    first.done();
+    Ok(own)
 }
 
 /// Shows the names, not the pools.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool::managed::{Pool, PoolError, QueueMode};
-use sqlx::{Connection, Database};
+use sqlx::Database;
 
 use super::ConnectionGuard;
 use super::opener::Opener;
@@ -26,16 +26,13 @@ pub struct Connections<DB: Database> {
 }
 
 impl<DB: Database> Connections<DB> {
-    /// Sets up at most `max` connections with these options. Nothing is opened yet.
+    /// Sets up at most `max` connections. Nothing is opened yet.
     ///
     /// # Errors
     ///
     /// `Configuration` when the pool cannot be set up.
-    pub fn new(
-        options: <DB::Connection as Connection>::Options,
-        max: usize,
-    ) -> Result<Self, sqlx::Error> {
-        let pool = Pool::builder(Opener { options })
+    pub fn new(opener: Opener<DB>, max: usize) -> Result<Self, sqlx::Error> {
+        let pool = Pool::builder(opener)
             .max_size(max.max(1))
             .queue_mode(QueueMode::Lifo)
             .build()

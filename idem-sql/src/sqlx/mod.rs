@@ -10,3 +10,4 @@ pub use connections::Connections;
 pub use error::{Meaning, driver_meaning, with_meaning};
 pub use guard::{CloseUnlessDone, ConnectionGuard};
 pub use missing::Missing;
+pub use opener::{Opener, Ready};
