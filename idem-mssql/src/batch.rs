@@ -2,17 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use idem_core::backend::check;
-use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::{ClaimOutcome, ClaimRequest, Error, Finish, Key, Result};
-use idem_sql::batch::{Batch, CheckedFinish, Item, RoundLimits, finished};
-use idem_sql::parameters::{Parameter, Values};
+use idem_sql::batch::{Batch, CheckedFinish, Item as _, RoundLimits, finished};
+use idem_sql::cells::Columns;
+use idem_sql::claim::ClaimParams;
+use idem_sql::parameters::{Parameter, Value};
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
 use crate::operations::Operations;
-use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{SIZES, Statements};
 
@@ -36,24 +35,6 @@ fn parts(key: &Key) -> KeyParts<'_> {
     )
 }
 
-/// A claim of a batch.
-struct ClaimParams<'r> {
-    request: &'r ClaimRequest,
-    checked: CheckedClaim,
-}
-
-impl ClaimParams<'_> {
-    fn values(&self) -> Values<'_> {
-        Values::of_request(self.request, &self.checked)
-    }
-}
-
-impl Item for ClaimParams<'_> {
-    fn key(&self) -> &Key {
-        self.request.key()
-    }
-}
-
 impl Operations {
     pub(crate) async fn claim_many(
         &self,
@@ -61,10 +42,7 @@ impl Operations {
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
         let limits = self.config.limits();
-        let mut batch = Batch::new(requests, |request| {
-            let checked = check::claim(request, &limits)?;
-            Ok(ClaimParams { request, checked })
-        });
+        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &limits));
         batch.take_turns(&self.locked);
         while let Some(round) = batch.next_round(LIMITS) {
             let answers = self.claim_round(session, &round.items).await;
@@ -84,7 +62,7 @@ impl Operations {
         position: usize,
         claim: &ClaimParams<'_>,
     ) -> (usize, Result<ClaimOutcome>) {
-        let claimed = self.claim(&mut session, claim.request);
+        let claimed = self.claim_checked(&mut session, claim);
         (position, Box::pin(claimed).await)
     }
 
@@ -101,8 +79,11 @@ impl Operations {
         };
         let (statement, size) = Statements::sized(statements, claims.len());
         let values: Vec<_> = claims.iter().map(ClaimParams::values).collect();
-        let query = Query::new(statement).bind(count(claims.len()));
-        let query = filled(&values, size).fold(query, Query::bind_all);
+        let mut bound = vec![count(claims.len())];
+        for values in filled(&values, size) {
+            bound.extend(values.of(&statement.parameters)?);
+        }
+        let query = Query::new(statement, bound);
         let rows = session.rows(query, Access::Write).await?;
         let indexes: HashMap<KeyParts<'_>, usize> = claims
             .iter()
@@ -111,8 +92,8 @@ impl Operations {
             .collect();
         let mut answers: Vec<_> = claims.iter().map(|_| None).collect();
         for row in &rows {
-            let columns = Columns(row);
-            if let Some(&index) = indexes.get(&columns.key()?) {
+            let columns = Columns::of(row);
+            if let Some(&index) = indexes.get(&key_at(columns, Columns::AFTER)?) {
                 let request = claims[index].request;
                 let outcome = columns.outcome(request)?;
                 answers[index] = (!is_abandoned(&outcome, request)).then_some(Ok(outcome));
@@ -162,13 +143,16 @@ impl Operations {
         // The rows that do not count need no copy of a result.
         let spare = items.first().map(CheckedFinish::values).unwrap_or_default();
         let spare = spare.with(Parameter::Result, &[][..]);
-        let query = Query::new(statement).bind(count(items.len()));
+        let mut bound = vec![count(items.len())];
         let all = counted.iter().chain(std::iter::repeat(&spare));
-        let query = all.take(size).fold(query, Query::bind_all);
+        for values in all.take(size) {
+            bound.extend(values.of(&statement.parameters)?);
+        }
+        let query = Query::new(statement, bound);
         let rows = session.rows(query, Access::Write).await?;
         let mut finished: HashSet<KeyParts<'_>> = HashSet::with_capacity(rows.len());
         for row in &rows {
-            finished.insert(Columns(row).key_at(0)?);
+            finished.insert(key_at(Columns::of(row), 0)?);
         }
         let is_finished = |item: &CheckedFinish<'_>| finished.contains(&parts(item.key()));
         Ok(items.iter().map(is_finished).collect())
@@ -192,6 +176,15 @@ fn filled<T>(items: &[T], size: usize) -> impl Iterator<Item = &T> {
 }
 
 /// Converts the count; a batch has fewer items than the server's numbers can count.
-fn count(items: usize) -> i32 {
-    i32::try_from(items).unwrap_or(i32::MAX)
+fn count(items: usize) -> Value<'static> {
+    Value::Count(i32::try_from(items).unwrap_or(i32::MAX))
+}
+
+/// Returns scope, operation and id, in the columns from this index on.
+fn key_at<'r>(row: Columns<'r>, index: usize) -> Result<KeyParts<'r>> {
+    Ok((
+        row.bytes(index)?,
+        row.bytes(index + 1)?,
+        row.bytes(index + 2)?,
+    ))
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
+use idem_sql::cells::Columns;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 
 use crate::error::is_lost_race;
 use crate::operations::Operations;
-use crate::row::Columns;
 use crate::session::{Query, Session};
 
 impl Operations {
@@ -21,7 +21,7 @@ impl Operations {
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
         let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
-        let query = Query::of(&self.sql.checkpoint, &values);
+        let query = Query::of(&self.sql.checkpoint, &values)?;
         self.step(session, claim, query).await?.row().map(drop)
     }
 
@@ -31,11 +31,11 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
         let values = Values::of_claim(claim);
-        let query = Query::of(&self.sql.last_checkpoint, &values);
+        let query = Query::of(&self.sql.last_checkpoint, &values)?;
         let read = self.read(session, &self.locked, claim.key(), query);
         let rows = read.await?;
-        let row = Columns(rows.first().ok_or_else(Error::claim_lost)?);
-        stored_checkpoint(row.optional_bytes(0)?.map(<[u8]>::to_vec))
+        let row = rows.first().ok_or_else(Error::claim_lost)?;
+        stored_checkpoint(row.bytes(0)?)
     }
 
     pub(crate) async fn advance(
@@ -49,19 +49,16 @@ impl Operations {
         let values = Values::of_key(source)
             .with(Parameter::Version, wanted)
             .with(Parameter::Retention, retention);
+        let lookup = Query::of(&self.sql.lookup_at_mark, &values)?;
+        let query = Query::of(&self.sql.advance, &values)?;
         for _ in 0..MAX_RETRIES {
-            let asked = self.look_or_in_turn(
-                session,
-                &self.locked_marks,
-                source,
-                || Query::of(&self.sql.lookup_at_mark, &values),
-                || Query::of(&self.sql.advance, &values),
-            );
+            let locked = &self.locked_marks;
+            let asked = self.look_or_in_turn(session, locked, source, &lookup, &query);
             let rows = match asked.await {
                 Err(error) if is_lost_race(&error) && session.repeats() => continue,
                 rows => rows?,
             };
-            let Some(row) = rows.first().map(Columns) else {
+            let Some(row) = rows.first().map(Columns::of) else {
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -79,10 +76,11 @@ impl Operations {
         source: &Key,
     ) -> Result<Option<u64>> {
         let values = Values::of_key(source);
-        let query = Query::of(&self.sql.watermark, &values);
+        let query = Query::of(&self.sql.watermark, &values)?;
         let read = self.read(session, &self.locked_marks, source, query);
         let rows = read.await?;
-        let mark = rows.first().map(|row| Columns(row).number(0)).transpose()?;
+        let mark = rows.first().map(|row| Columns::of(row).number(0));
+        let mark = mark.transpose()?;
         Ok(mark.map(i64::cast_unsigned))
     }
 }

@@ -128,18 +128,6 @@ pub(crate) fn no_connection(error: PoolError<DriverError>) -> Error {
     }
 }
 
-/// Converts the error of an answer that cannot be read.
-pub(crate) fn decode(error: DriverError) -> Error {
-    classify(error, Access::Write)
-}
-
-/// Creates the error for a column of another type.
-pub(crate) fn unexpected(what: &str, column: usize) -> Error {
-    Error::corrupt(format!(
-        "the server's answer has something else than {what} in column {column}"
-    ))
-}
-
 /// Returns whether the answer was read to its end, so that the next bytes belong to the next
 /// answer. The driver reports an error of the server after the rest of the answer.
 pub(crate) fn ends_in_step<T>(answer: &Result<T, DriverError>) -> bool {

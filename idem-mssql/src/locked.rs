@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_core::backend::{LockedKeys, TryTurn};
 use idem_core::{Error, Key, Result};
+use idem_sql::cells::Row;
 use idem_sql::parameters::Values;
-use tiberius::Row;
 use tokio::time::Instant;
 
 use crate::dialect::Dialect;
@@ -52,22 +52,22 @@ impl Operations {
     /// Sends a statement that begins with a read, `look`, which answers most callers. Callers that
     /// would have to wait for another caller's turn send the read first, and so do callers whose
     /// key is known to be locked.
-    pub(crate) async fn look_or_in_turn<'q>(
+    pub(crate) async fn look_or_in_turn(
         &self,
         session: &mut Session<'_>,
         locked: &LockedKeys,
         key: &Key,
-        look: impl Fn() -> Query<'q> + Sync,
-        query: impl Fn() -> Query<'q> + Sync,
+        look: &Query<'_>,
+        query: &Query<'_>,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
-            return in_transaction(session, locked, key, query(), Access::Write).await;
+            return in_transaction(session, locked, key, query.clone(), Access::Write).await;
         }
         let begun = Instant::now();
         loop {
             match locked.try_turn(key) {
                 TryTurn::Turn(turn) => {
-                    return match session.rows(query(), Access::Write).await {
+                    return match session.rows(query.clone(), Access::Write).await {
                         Err(error) if is_lock_timeout(&error) => {
                             turn.found_locked();
                             Err(is_held(error))
@@ -76,14 +76,14 @@ impl Operations {
                     };
                 }
                 TryTurn::Busy => {
-                    let rows = look_at_once(session, look()).await?;
+                    let rows = look_at_once(session, look.clone()).await?;
                     if !rows.is_empty() {
                         return Ok(rows);
                     }
                 }
                 TryTurn::Locked(error) => {
                     let read = Box::pin(async {
-                        let rows = look_at_once(session, look()).await?;
+                        let rows = look_at_once(session, look.clone()).await?;
                         Ok((!rows.is_empty()).then_some(rows))
                     });
                     return locked.read(key, read).await?.ok_or(error);
@@ -133,7 +133,7 @@ impl Operations {
             return Ok(false);
         }
         let values = Values::of_key(key);
-        let probe = Query::of(&self.sql.probe, &values).beginning();
+        let probe = Query::of(&self.sql.probe, &values)?.beginning();
         // The probe takes back everything that it writes.
         let probed = self.in_turn(session, &self.locked, key, probe, Access::Read);
         match probed.await {

@@ -5,17 +5,18 @@ use std::time::Duration;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{FinalResult, LockedKeys, StoredRecord, check, encode_failure};
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Record, Result};
+use idem_sql::cells::{Columns, Row};
+use idem_sql::claim::ClaimParams;
 use idem_sql::maintenance::Task;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
-use tiberius::Row;
 use tokio::sync::OnceCell;
 
 use crate::config::Config;
 use crate::dialect::{Dialect, Server};
 use crate::error::{Access, is_lost_race};
+use crate::executor::ClientExecutor;
 use crate::pool::Client;
-use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
 
@@ -64,9 +65,9 @@ impl Operations {
         if let server @ (Server::Babelfish | Server::Other) = Server::of_version(&version) {
             return Ok(server);
         }
-        let query = Query::new(&self.sql.babelfish);
+        let query = Query::new(&self.sql.babelfish, Vec::new());
         let rows = session.rows(query, Access::Read).await?;
-        let row = rows.first().map(|row| Columns(row).optional_text(0));
+        let row = rows.first().map(|row| row.text(0));
         Ok(match row.transpose()?.flatten() {
             Some(_) => Server::Babelfish,
             None => Server::Microsoft,
@@ -75,17 +76,19 @@ impl Operations {
 
     /// Creates a session in the caller's transaction.
     pub(crate) async fn in_transaction<'s>(&self, client: &'s mut Client) -> Result<Session<'s>> {
-        let server = self
-            .server(&mut Session::Transaction(client, Server::Other))
-            .await?;
-        Ok(Session::Transaction(client, server))
+        let mut session = Session::Transaction(Box::new(ClientExecutor(client)), Server::Other);
+        let server = self.server(&mut session).await?;
+        if let Session::Transaction(_, product) = &mut session {
+            *product = server;
+        }
+        Ok(session)
     }
 
     /// Returns the version that the server reports.
     pub(crate) async fn server_version(&self, session: &mut Session<'_>) -> Result<String> {
-        let query = Query::new(&self.sql.server);
+        let query = Query::new(&self.sql.server, Vec::new());
         let rows = session.rows(query, Access::Read).await?;
-        let text = rows.first().map(|row| Columns(row).optional_text(0));
+        let text = rows.first().map(|row| row.text(0));
         Ok(text.transpose()?.flatten().unwrap_or_default().to_owned())
     }
 
@@ -94,20 +97,25 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let checked = check::claim(request, &self.config.limits())?;
-        let values = Values::of_request(request, &checked);
+        let params = ClaimParams::new(request, &self.config.limits())?;
+        self.claim_checked(session, &params).await
+    }
+
+    pub(crate) async fn claim_checked(
+        &self,
+        session: &mut Session<'_>,
+        params: &ClaimParams<'_>,
+    ) -> Result<ClaimOutcome> {
+        let (request, values) = (params.request, params.values());
         let statement = match self.dialect(session).await? {
             Dialect::Merge => &self.sql.claim_by_merge,
             Dialect::Insert => &self.sql.claim_by_insert,
         };
+        let lookup = Query::of(&self.sql.lookup, &values)?;
+        let query = Query::of(statement, &values)?;
         for _ in 0..MAX_RETRIES {
-            let asked = self.look_or_in_turn(
-                session,
-                &self.locked,
-                request.key(),
-                || Query::of(&self.sql.lookup, &values),
-                || Query::of(statement, &values),
-            );
+            let key = request.key();
+            let asked = self.look_or_in_turn(session, &self.locked, key, &lookup, &query);
             let rows = match asked.await {
                 Err(error) if is_lost_race(&error) && session.repeats() => continue,
                 rows => rows?,
@@ -116,7 +124,7 @@ impl Operations {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let outcome = Columns(row).outcome(request)?;
+            let outcome = Columns::of(row).outcome(request)?;
             if !is_abandoned(&outcome, request) {
                 return Ok(outcome);
             }
@@ -136,13 +144,13 @@ impl Operations {
     ) -> Result<Option<ClaimOutcome>> {
         let failure = encode_failure(&Failure::abandoned())?;
         let values = Values::of_key(request.key())
-            .with(Parameter::Token, Columns(seen).token()?.as_i64())
+            .with(Parameter::Token, Columns::of(seen).token()?.as_i64())
             .with(Parameter::Result, &failure[..]);
-        let query = Query::of(&self.sql.abandon, &values);
+        let query = Query::of(&self.sql.abandon, &values)?;
         let abandoned = self.in_turn(session, &self.locked, request.key(), query, Access::Write);
         let rows = abandoned.await?;
         rows.first()
-            .map(|row| Columns(row).outcome(request))
+            .map(|row| Columns::of(row).outcome(request))
             .transpose()
     }
 
@@ -157,7 +165,7 @@ impl Operations {
             false => &self.sql.seal,
         };
         let values = Values::of_claim(claim).with_result(result);
-        let query = Query::of(statement, &values);
+        let query = Query::of(statement, &values)?;
         self.step(session, claim, query).await?.finished(result)
     }
 
@@ -201,13 +209,13 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
         let values = Values::of_claim(claim);
-        let query = Query::of(&self.sql.owned, &values);
+        let query = Query::of(&self.sql.owned, &values)?;
         let read = self.read(session, &self.locked, claim.key(), query);
         let rows = read.await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let row = Columns(row);
+        let row = Columns::of(row);
         let result = row.optional_bytes(1)?;
         Ok(Some((row.number(0)?, result.map(<[u8]>::to_vec))))
     }
@@ -219,17 +227,19 @@ impl Operations {
         lease: Duration,
     ) -> Result<Claim> {
         let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
-        let query = Query::of(&self.sql.renew, &values);
+        let query = Query::of(&self.sql.renew, &values)?;
         let row = self.step(session, claim, query).await?.row()?;
-        let row = Columns(&row);
+        let row = Columns::of(&row);
         Ok(renewed(claim, row.number(1)?, row.number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let values = Values::of_key(key);
-        let query = Query::of(&self.sql.get, &values);
+        let query = Query::of(&self.sql.get, &values)?;
         let rows = self.read(session, &self.locked, key, query).await?;
-        rows.first().map(|row| Columns(row).record()).transpose()
+        rows.first()
+            .map(|row| Columns::of(row).record())
+            .transpose()
     }
 
     pub(crate) async fn maintain(
@@ -260,7 +270,7 @@ async fn in_steps(
     while done < limit {
         let step = (limit - done).min(MAX_LOCKED_ROWS);
         let values = values.clone().with(Parameter::Limit, i64::from(step));
-        let rows = session.rows(Query::of(statement, &values), Access::Write);
+        let rows = session.rows(Query::of(statement, &values)?, Access::Write);
         let rows = rows.await;
         let rows = rows.map_err(|error| match done {
             0 => error,
@@ -268,7 +278,7 @@ async fn in_steps(
             _ => error.with_effect(Effect::Unknown),
         })?;
         let row = rows.first();
-        let row = Columns(row.ok_or_else(|| Error::corrupt("a count has no row"))?);
+        let row = Columns::of(row.ok_or_else(|| Error::corrupt("a count has no row"))?);
         let count = u32::try_from(row.number(0)?).unwrap_or(0);
         done += count;
         if count < step {
@@ -276,36 +286,4 @@ async fn in_steps(
         }
     }
     Ok(done.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use idem_core::{AttemptId, FencingToken, Timestamp};
-
-    /// The driver would send text as `nvarchar`, and the server would convert the columns instead
-    /// of seeking.
-    #[test]
-    fn keys_are_sent_as_the_bytes_that_the_columns_hold() {
-        let sql = Statements::new(&Config::new());
-        let claim = Claim::new(
-            Key::new("\u{c4}", "p", "1").unwrap(),
-            FencingToken::from_i64(7),
-            AttemptId::from_bytes([9; 16]),
-            1,
-            Timestamp::default(),
-            Timestamp::default(),
-        );
-        let values = Values::of_claim(&claim);
-        let query = Query::of(&sql.release, &values).bind(i32::from(true));
-        let shown = format!("{:?}", query.parameters());
-        let attempt = format!("{:?}", [9; 16]);
-        assert_eq!(
-            shown,
-            format!(
-                "[Binary(Some([195, 132])), Binary(Some([112])), Binary(Some([49])), I64(Some(7)), \
-                 Binary(Some({attempt})), I32(Some(1))]"
-            )
-        );
-    }
 }

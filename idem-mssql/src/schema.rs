@@ -1,15 +1,16 @@
 //! The migration of the tables and their verification.
 
 use idem_core::{Effect, Error, ErrorKind, Result, async_trait};
+use idem_sql::cells::Row;
+use idem_sql::parameters::Value;
 use idem_sql::schema::{
     self, CatalogueRow, NeededColumn, Schema, Table, create_once_more, differs, lacks_privileges,
     misconfigured,
 };
-use tiberius::Row;
 
 use crate::ddl::{SCHEMA_VERSION, create_script, tables};
 use crate::error::{Access, classify, is_created_elsewhere};
-use crate::row::Columns;
+use crate::executor::first_number;
 use crate::session::{ConnectionGuard, Query};
 use crate::sql;
 use crate::statements::Statement;
@@ -84,9 +85,7 @@ impl MssqlStore {
             Ok(results) => results?,
             Err(_) => return Err(Access::Write.timed_out(config.timeout())),
         };
-        let row = results.iter().flatten().next();
-        let row = Columns(row.ok_or_else(|| Error::corrupt("a lock's answer has no row"))?);
-        if row.number(0)? >= 0 {
+        if first_number(results)? >= 0 {
             return Ok(());
         }
         Err(Error::new(
@@ -122,15 +121,14 @@ impl Schema for MssqlSchema<'_> {
     async fn rows(&self, query: &'static str, table: &Table) -> Result<Vec<CatalogueRow>> {
         let version_table = self.0.operations.config.qualified_version_table();
         let statement = Statement::plain(query.replace("{version_table}", &version_table));
-        let query = Query::new(&statement).bind(&*table.quoted);
+        let query = Query::new(&statement, vec![Value::OptionalText(Some(&table.quoted))]);
         let rows = self.0.session().rows(query, Access::Read).await?;
         let read = |row: &Row| {
-            CatalogueRow::read(row.len(), |index| {
-                if let Ok(number) = Columns(row).optional_number(index) {
+            CatalogueRow::read(row.width(), |index| {
+                if let Ok(number) = row.number(index) {
                     return Ok(number.unwrap_or_default().to_string());
                 }
-                let text = Columns(row).optional_text(index)?;
-                Ok(text.unwrap_or_default().to_owned())
+                Ok(row.text(index)?.unwrap_or_default().to_owned())
             })
         };
         rows.iter().map(read).collect()

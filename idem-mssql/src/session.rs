@@ -5,50 +5,46 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use deadpool::managed::Object;
-use idem_core::{Effect, Error, ErrorKind, Result};
-use idem_sql::parameters::{Parameter, Value, Values};
-use tiberius::{ColumnData, IntoSql, Row};
+use idem_core::Result;
+use idem_sql::cells::Row;
+use idem_sql::executor::{BoundStatement, Executor};
+use idem_sql::parameters::{Value, Values};
+use tiberius::error::Error as DriverError;
 
 use crate::config::Config;
 use crate::dialect::Server;
 use crate::error::{Access, classify, is_rolled_back, no_connection};
-use crate::pool::{self, Client, Connection, Manager, Pool};
+use crate::pool::{Connection, Manager, Pool};
 use crate::statements::{Statement, Wait};
 
 /// How often a statement is sent again after deadlocks, and the longest pause after the first.
 const MAX_DEADLOCKS: u32 = 5;
 const MAX_PAUSE: Duration = Duration::from_millis(10);
 
-/// A statement and the values of its parameters.
+/// A statement and its values.
 #[derive(Debug, Clone)]
 pub(crate) struct Query<'q> {
     statement: &'q Statement,
-    values: Vec<Bound<'q>>,
-    /// A parameter that the operation has forgotten.
-    missing: Option<Parameter>,
+    values: Vec<Value<'q>>,
     wait: Wait,
     /// Whether its text begins a transaction and ends it.
     begins: bool,
 }
 
-#[derive(Debug, Clone)]
-struct Bound<'q>(ColumnData<'q>);
-
-impl<'q> IntoSql<'q> for Bound<'q> {
-    fn into_sql(self) -> ColumnData<'q> {
-        self.0
-    }
-}
-
 impl<'q> Query<'q> {
-    pub(crate) fn new(statement: &'q Statement) -> Self {
+    /// Creates a query with these values.
+    pub(crate) fn new(statement: &'q Statement, values: Vec<Value<'q>>) -> Self {
         Self {
             statement,
-            values: Vec::new(),
-            missing: None,
+            values,
             wait: Wait::Shortly,
             begins: false,
         }
+    }
+
+    /// Creates a query with the statement's values.
+    pub(crate) fn of(statement: &'q Statement, values: &'q Values<'_>) -> Result<Self> {
+        Ok(Self::new(statement, values.of(&statement.parameters)?))
     }
 
     /// Sets whether the statement waits for a lock that others hold.
@@ -66,56 +62,12 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// Creates a query with the statement's values.
-    pub(crate) fn of(statement: &'q Statement, values: &'q Values<'_>) -> Self {
-        Self::new(statement).bind_all(values)
-    }
-
-    /// Binds the statement's parameters; of a batch, those of the next row. Keys are sent as the
-    /// bytes that the columns hold. A missing text is sent as empty, which the statements store as
-    /// NULL: Babelfish takes no NULL of the driver's type.
-    pub(crate) fn bind_all(self, values: &'q Values<'_>) -> Self {
-        let bind = |query: Self, &parameter: &Parameter| match values.get(parameter) {
-            Some(Value::Text(text)) => query.bind(text.as_bytes()),
-            Some(Value::OptionalText(text)) => query.bind(text.unwrap_or_default()),
-            Some(Value::Bytes(bytes)) => query.bind(&**bytes),
-            Some(Value::Number(number)) => query.bind(*number),
-            Some(Value::OptionalNumber(number)) => query.bind(*number),
-            Some(Value::Flag(flag)) => query.bind(i32::from(*flag)),
-            None => Self {
-                missing: Some(parameter),
-                ..query
-            },
-        };
-        let statement = self.statement;
-        statement.parameters.iter().fold(self, bind)
-    }
-
-    /// Returns an error where the operation has forgotten a parameter.
-    fn check(&self) -> Result<()> {
-        let Some(parameter) = self.missing else {
-            return Ok(());
-        };
-        let name = parameter.name();
-        let message = format!("the statement's parameter {name} has no value");
-        Err(Error::new(ErrorKind::Other, Effect::None, message))
-    }
-
-    /// Binds the next value: bytes as `varbinary`, text as `nvarchar`, integers by their own type.
-    pub(crate) fn bind(mut self, value: impl IntoSql<'q>) -> Self {
-        self.values.push(Bound(value.into_sql()));
-        self
-    }
-
-    #[cfg(test)]
-    pub(crate) fn parameters(&self) -> Vec<&ColumnData<'q>> {
-        self.values.iter().map(|value| &value.0).collect()
-    }
-
-    fn with_text(self, text: fn(&'q Statement, Wait) -> Cow<'q, str>) -> tiberius::Query<'q> {
-        let mut query = tiberius::Query::new(text(self.statement, self.wait));
-        query.bind_iter(self.values);
-        query
+    fn with_text(self, text: fn(&'q Statement, Wait) -> Cow<'q, str>) -> BoundStatement<'q> {
+        BoundStatement {
+            text: text(self.statement, self.wait).into(),
+            values: self.values,
+            is_persistent: true,
+        }
     }
 }
 
@@ -123,25 +75,22 @@ impl<'q> Query<'q> {
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Pool(&'s Pool, &'s Config),
-    Transaction(&'s mut Client, Server),
+    Transaction(Box<dyn Executor<Error = DriverError> + 's>, Server),
 }
 
 impl<'s> Session<'s> {
     pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
-        query.check()?;
-        let results = match self {
-            Self::Pool(pool, config) => alone(pool, config, &query, sent).await?,
-            Self::Transaction(client, server) => {
+        match self {
+            Self::Pool(pool, config) => alone(pool, config, &query, sent).await,
+            Self::Transaction(executor, server) => {
                 let text = match server {
                     Server::Babelfish => Statement::in_transaction_on_babelfish,
                     Server::Microsoft | Server::Other => Statement::in_transaction,
                 };
-                pool::read(client, query.with_text(text))
-                    .await
-                    .map_err(|error| classify(error, sent))?
+                let answer = executor.run(&query.with_text(text)).await;
+                Ok(answer.map_err(|error| classify(error, sent))?.rows)
             }
-        };
-        Ok(results.into_iter().flatten().collect())
+        }
     }
 
     /// Returns another session on the pool, if this is one.
@@ -161,12 +110,7 @@ impl<'s> Session<'s> {
 
 /// Sends the statement, and repeats it when the server broke a deadlock with it: it has then been
 /// rolled back as a whole.
-async fn alone(
-    pool: &Pool,
-    config: &Config,
-    query: &Query<'_>,
-    sent: Access,
-) -> Result<Vec<Vec<Row>>> {
+async fn alone(pool: &Pool, config: &Config, query: &Query<'_>, sent: Access) -> Result<Vec<Row>> {
     for deadlocks in 1..=MAX_DEADLOCKS {
         match on_pool(pool, config, query.clone(), sent).await {
             Err(error) if is_rolled_back(&error) => {
@@ -179,22 +123,19 @@ async fn alone(
     on_pool(pool, config, query.clone(), sent).await
 }
 
-async fn on_pool(
-    pool: &Pool,
-    config: &Config,
-    query: Query<'_>,
-    sent: Access,
-) -> Result<Vec<Vec<Row>>> {
+async fn on_pool(pool: &Pool, config: &Config, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
     let mut under_way = Access::Read;
     let work = async {
         let mut connection = ConnectionGuard::from(pool).await?;
         under_way = sent;
         let begins = query.begins;
-        let answer = connection.run(query.with_text(Statement::alone)).await;
+        let statement = query.with_text(Statement::alone);
+        let answer = Executor::run(&mut *connection, &statement).await;
         if begins && answer.is_err() {
             connection.mark_dirty();
         }
-        answer.map_err(|error| classify(error, sent))
+        let answer = answer.map_err(|error| classify(error, sent))?;
+        Ok(answer.rows)
     };
     match tokio::time::timeout(config.timeout(), work).await {
         Ok(result) => result,

@@ -9,8 +9,8 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 use idem_sql::transactions::{IsolationLevels, TransactionSource};
 
 use crate::error::{Access, classify, is_transaction_retryable};
+use crate::executor::first_number;
 use crate::pool::{self, Client, Pool};
-use crate::row::Columns;
 use crate::session::ConnectionGuard;
 use crate::store::{BACKEND, MssqlStore};
 
@@ -156,9 +156,7 @@ impl Transaction {
         let script = format!("{end} {DEFAULT_LEVEL} SELECT @@TRANCOUNT;");
         let results = pool::read_script(self.connection.client_mut(), &script).await;
         let results = results.map_err(|error| at(classify(error, sent)))?;
-        let row = results.iter().flatten().next();
-        let row = row.ok_or_else(|| at(Error::corrupt("a count has no row")))?;
-        if Columns(row).number(0).map_err(at)? != 0 {
+        if first_number(results).map_err(at)? != 0 {
             let message =
                 "a transaction was begun inside of this one and not ended; nothing is committed";
             return Err(at(Error::new(ErrorKind::Other, Effect::None, message)));

@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet};
 use idem_core::backend::{TryTurn, Turn};
 use idem_core::{ClaimOutcome, ClaimRequest, Finish, Key, Result};
 use idem_sql::batch::{Batch, CheckedFinish, Item as _, RoundLimits, finished};
-use idem_sql::parameters::Parameter;
+use idem_sql::claim::ClaimParams;
+use idem_sql::parameters::{Parameter, Value};
 
-use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_locked};
 use crate::operations::Operations;
 use crate::row::{Columns, RecordState};
 use crate::session::Session;
-use crate::statements::{Dialect, MAX_ITEMS, bind_key, filled_up};
+use crate::statements::{Dialect, MAX_ITEMS, add_key, filled_up};
 
 /// The most bytes of one statement, roughly; larger batches take several. MariaDB takes packets of
 /// 16 MiB by default.
@@ -60,7 +60,8 @@ impl Operations {
         session: &mut Session<'_>,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
-        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &self.config));
+        let limits = self.config.limits();
+        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &limits));
         let limits = self.round_limits(session).await;
         while let Some(round) = batch.next_round(limits) {
             let answers = self.claim_round(session, &round.items).await;
@@ -150,26 +151,26 @@ impl Operations {
         self.without_gaps(session).await?;
         let (statement, size) = sql.insert_new.at_least(which.len());
         let values: Vec<_> = which.iter().map(|&at| items[at].values()).collect();
-        let insert = || {
-            let probe = filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
-                sql.bind_probe(query, items[at].request.key())
-            });
-            let bind = |query, values| sql.insert_new.bind_item(query, values);
-            filled_up(&values, size).fold(probe, bind)
-        };
-        let done = match session.execute(insert).await {
+        let mut bound = Vec::new();
+        for &at in filled_up(which, size) {
+            sql.add_probe(&mut bound, items[at].request.key());
+        }
+        for values in filled_up(&values, size) {
+            bound.extend(values.of(sql.insert_new.item())?);
+        }
+        let done = match session.answer(&statement.bound(bound), Access::Write).await {
             Err(error) if is_locked(&error) => {
                 session.share_retry_timeout();
                 return Ok(());
             }
             done => done?,
         };
-        if done.rows_affected() == 0 {
+        if done.affected == 0 {
             return Ok(());
         }
-        let token = done.last_insert_id().cast_signed();
+        let token = done.insert_id.cast_signed();
         tokens.push(token);
-        if done.rows_affected() == which.len() as u64 && token != 0 {
+        if done.affected == which.len() as u64 && token != 0 {
             for &at in which {
                 self.estimator.record(items[at].request.key(), false);
                 answers[at] = Some(ClaimOutcome::Acquired(items[at].inserted(token)));
@@ -194,16 +195,15 @@ impl Operations {
             .collect();
         let sql = self.sql(session).await?;
         let (statement, size) = sql.lookup_many.at_least(which.len());
-        let query = || {
-            filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
-                bind_key(query, items[at].request.key())
-            })
-        };
+        let mut values = Vec::new();
+        for &at in filled_up(which, size) {
+            add_key(&mut values, items[at].request.key());
+        }
         let sent = match tokens {
             [] => Access::Read,
             _ => Access::Write,
         };
-        let rows = session.rows(query, sent).await?;
+        let rows = session.rows(&statement.bound(values), sent).await?;
         let mut there = HashSet::new();
         for row in &rows {
             let columns = Columns::of(row)?;
@@ -281,14 +281,17 @@ impl Operations {
         for (index, item) in (1_i64..).zip(&items) {
             values.push(item.values().with(Parameter::Index, index));
         }
-        let query = || {
-            let bind = |query, values| sql.finish_many.bind_item(query, values);
-            let rows = filled_up(&values, size).fold(sqlx::query(statement.text()), bind);
-            let results =
-                filled_up(&items, size).fold(rows, |query, item| query.bind(item.result.bytes()));
-            filled_up(&items, size).fold(results, |query, item| sql.bind_probe(query, item.key()))
-        };
-        match session.write(query).await {
+        let mut bound = Vec::new();
+        for values in filled_up(&values, size) {
+            bound.extend(values.of(sql.finish_many.item())?);
+        }
+        for item in filled_up(&items, size) {
+            bound.push(Value::Bytes(item.result.bytes().into()));
+        }
+        for item in filled_up(&items, size) {
+            sql.add_probe(&mut bound, item.key());
+        }
+        match session.write(&statement.bound(bound)).await {
             Err(error) if is_locked(&error) => session.share_retry_timeout(),
             done => {
                 if done? == items.len() as u64 {

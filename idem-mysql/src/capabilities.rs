@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
+use idem_sql::cells::Columns;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
-use sqlx::Row;
 
-use crate::error::{Access, decode};
+use crate::error::Access;
 use crate::operations::Operations;
 use crate::session::Session;
 
@@ -29,8 +29,8 @@ impl Operations {
         let stored = checkpoint.encode(&self.config.limits())?;
         let sql = self.sql(session).await?;
         let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
-        let query = || sql.checkpoint.query(&values);
-        if self.write_locked(session, claim.key(), query).await? > 0 {
+        let statement = sql.checkpoint.with(&values)?;
+        if self.write_locked(session, claim.key(), &statement).await? > 0 {
             return Ok(());
         }
         self.last_checkpoint(session, claim).await.map(drop)
@@ -48,10 +48,11 @@ impl Operations {
             &sql.last_checkpoint
         };
         let values = Values::of_claim(claim);
-        let query = || statement.query(&values);
-        let rows = session.rows(query, Access::Read).await?;
+        let rows = session
+            .rows(&statement.with(&values)?, Access::Read)
+            .await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
-        stored_checkpoint(row.try_get_unchecked(0).map_err(decode)?)
+        stored_checkpoint(Columns::of(row).optional_bytes(0)?)
     }
 
     /// Reads first, because a stale version or a repetition is then answered without a write. The
@@ -68,9 +69,9 @@ impl Operations {
         let values = Values::of_key(source)
             .with(Parameter::Version, wanted)
             .with(Parameter::Retention, retention);
-        let first = || sql.first_mark.query(&values);
-        let first_plain = || sql.first_mark_plain.query(&values);
-        let raise = || sql.raise.query(&values);
+        let first = sql.first_mark.with(&values)?;
+        let first_plain = sql.first_mark_plain.with(&values)?;
+        let raise = sql.raise.with(&values)?;
         for ask in 0..MAX_RETRIES {
             let mark = self.mark(session, source, ask > 0).await?;
             let is_there = mark.is_some();
@@ -83,11 +84,11 @@ impl Operations {
             let permit = self.permit(&self.locked_marks, session, source).await?;
             let Some(permit) = permit else { continue };
             let raised = match (is_there, session.is_transaction()) {
-                (true, _) => session.write(raise).await,
-                (false, true) => self.insert_in(session, first_plain).await,
+                (true, _) => session.write(&raise).await,
+                (false, true) => self.insert_in(session, &first_plain).await,
                 (false, false) => {
                     self.without_gaps(session).await?;
-                    session.write(first).await
+                    session.write(&first).await
                 }
             };
             if permit.settle(source, raised)? > 0 {
@@ -110,15 +111,15 @@ impl Operations {
             &sql.mark
         };
         let values = Values::of_key(source);
-        let query = || statement.query(&values);
-        let rows = session.rows(query, Access::Read).await?;
-        let Some(row) = rows.first() else {
+        let rows = session
+            .rows(&statement.with(&values)?, Access::Read)
+            .await?;
+        let Some(row) = rows.first().map(Columns::of) else {
             return Ok(None);
         };
-        let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
         Ok(Some(Mark {
-            version: number(0)?.cast_unsigned(),
-            is_live: number(1)? != 0,
+            version: row.number(0)?.cast_unsigned(),
+            is_live: row.number(1)? != 0,
         }))
     }
 

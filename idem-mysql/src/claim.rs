@@ -17,15 +17,16 @@ use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Result,
 };
+use idem_sql::cells::Row;
+use idem_sql::claim::ClaimParams;
+use idem_sql::executor::BoundStatement;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
-use sqlx::mysql::MySqlRow;
 
-use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_null_refused};
 use crate::operations::Operations;
 use crate::row::{Columns, RecordState};
-use crate::session::{Query, Session};
+use crate::session::Session;
 use crate::statements::Dialect;
 
 /// The result of an INSERT.
@@ -72,7 +73,7 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let params = ClaimParams::new(request, &self.config)?;
+        let params = ClaimParams::new(request, &self.config.limits())?;
         let key = request.key();
         if !session.is_transaction() && self.locked.is_locked(key) {
             let lost = self.locked.read(key, self.lost(session, &params)).await?;
@@ -137,7 +138,7 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         params: &ClaimParams<'_>,
-        seen: &MySqlRow,
+        seen: &Row,
         has_written: bool,
     ) -> Result<Met> {
         let columns = Columns::of(seen)?;
@@ -160,8 +161,8 @@ impl Operations {
                     return Ok(Met::Again);
                 };
                 let values = params.values();
-                let take = || sql.take.query(&values);
-                permit.settle(key, session.write(take).await)?;
+                let take = sql.take.with(&values)?;
+                permit.settle(key, session.write(&take).await)?;
                 Ok(Met::Written)
             }
         }
@@ -174,7 +175,7 @@ impl Operations {
         session: &mut Session<'_>,
         params: &ClaimParams<'_>,
         has_written: bool,
-    ) -> Result<Option<MySqlRow>> {
+    ) -> Result<Option<Row>> {
         let sql = self.sql(session).await?;
         let statement = match (session.is_transaction(), has_written) {
             (true, true) => &sql.lookup_latest,
@@ -186,7 +187,7 @@ impl Operations {
             false => Access::Read,
         };
         let values = Values::of_key(params.request.key());
-        let rows = session.rows(|| statement.query(&values), sent).await?;
+        let rows = session.rows(&statement.with(&values)?, sent).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -214,12 +215,13 @@ impl Operations {
         if !session.is_transaction() {
             self.without_gaps(session).await?;
             let (statement, _) = sql.insert_new.at_least(1);
-            let query = || {
-                let probe = sql.bind_probe(sqlx::query(statement.text()), params.request.key());
-                sql.insert_new.bind_item(probe, &values)
-            };
-            let done = session.execute(query).await?;
-            return Ok(match (done.rows_affected(), done.last_insert_id()) {
+            let mut bound = Vec::new();
+            sql.add_probe(&mut bound, params.request.key());
+            bound.extend(values.of(sql.insert_new.item())?);
+            let done = session
+                .answer(&statement.bound(bound), Access::Write)
+                .await?;
+            return Ok(match (done.affected, done.insert_id) {
                 (0, _) => Inserted::Nothing,
                 // A proxy has dropped the insert id.
                 (_, 0) => Inserted::Perhaps,
@@ -227,8 +229,8 @@ impl Operations {
             });
         }
         if self.facts(session).await?.dialect == Dialect::MariaDb {
-            let query = || sql.insert_returning.query(&values);
-            let rows = session.rows(query, Access::Write).await?;
+            let statement = sql.insert_returning.with(&values)?;
+            let rows = session.rows(&statement, Access::Write).await?;
             let columns = rows.first().map(Columns::of).transpose()?;
             // A loser's row comes without the result, which the next read returns.
             return Ok(match columns {
@@ -238,11 +240,10 @@ impl Operations {
                 _ => Inserted::Perhaps,
             });
         }
-        let query = || sql.insert.query(&values);
-        match session.write(query).await {
+        match session.write(&sql.insert.with(&values)?).await {
             Err(error) if is_null_refused(&error) => {
-                let query = || sql.insert_plain.query(&values);
-                self.insert_in(session, query).await?;
+                let statement = sql.insert_plain.with(&values)?;
+                self.insert_in(session, &statement).await?;
             }
             done => drop(done?),
         }
@@ -264,13 +265,13 @@ impl Operations {
     /// Sends an INSERT in a caller's transaction that may lock gaps until its end, so without a
     /// probe. On MySQL the session waits one second for a lock, the shortest time that it knows;
     /// afterwards its setting is restored.
-    pub(crate) async fn insert_in<'q>(
+    pub(crate) async fn insert_in(
         &self,
         session: &mut Session<'_>,
-        query: impl Fn() -> Query<'q> + Send + Sync,
+        statement: &BoundStatement<'_>,
     ) -> Result<u64> {
         if self.facts(session).await?.dialect == Dialect::MariaDb {
-            return session.write(query).await;
+            return session.write(statement).await;
         }
         session
             .unprepared(
@@ -278,7 +279,7 @@ impl Operations {
                  SESSION innodb_lock_wait_timeout = 1",
             )
             .await?;
-        let done = session.write(query).await;
+        let done = session.write(statement).await;
         session
             .unprepared("SET SESSION innodb_lock_wait_timeout = @idem_lock_wait")
             .await
@@ -301,8 +302,8 @@ impl Operations {
         let values = Values::of_key(key)
             .with(Parameter::Token, token.as_i64())
             .with(Parameter::Result, &failure[..]);
-        let query = || sql.abandon.query(&values);
-        permit.settle(key, session.write(query).await)?;
+        let statement = sql.abandon.with(&values)?;
+        permit.settle(key, session.write(&statement).await)?;
         let row = self.lookup(session, params, true).await?;
         let columns = row.as_ref().map(Columns::of).transpose()?;
         match columns {

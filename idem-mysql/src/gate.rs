@@ -3,10 +3,11 @@
 
 use idem_core::backend::{LockedKeys, TryTurn, Turn};
 use idem_core::{Key, Result};
+use idem_sql::executor::BoundStatement;
 
 use crate::error::is_locked;
 use crate::operations::Operations;
-use crate::session::{Query, Session};
+use crate::session::Session;
 
 /// The right to send one statement that may meet the lock of a key.
 #[derive(Debug)]
@@ -62,15 +63,15 @@ impl Operations {
     }
 
     /// Changes a record, whose row may be locked; returns how many rows the condition has met.
-    pub(crate) async fn write_locked<'q>(
+    pub(crate) async fn write_locked(
         &self,
         session: &mut Session<'_>,
         key: &Key,
-        query: impl Fn() -> Query<'q> + Send + Sync,
+        statement: &BoundStatement<'_>,
     ) -> Result<u64> {
         loop {
             if let Some(permit) = self.permit(&self.locked, session, key).await? {
-                let done = session.write(&query).await;
+                let done = session.write(statement).await;
                 return permit.settle(key, done);
             }
         }

@@ -3,11 +3,11 @@
 mod batch;
 mod capabilities;
 mod claim;
-mod claim_params;
 mod codes;
 mod config;
 mod counters;
 mod error;
+mod executor;
 mod gate;
 mod held;
 mod maintenance;

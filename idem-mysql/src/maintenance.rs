@@ -3,11 +3,11 @@
 
 use idem_core::backend::encode_failure;
 use idem_core::{Effect, Error, ErrorKind, Failure, Result};
+use idem_sql::cells::{Columns, Row};
 use idem_sql::maintenance::Task;
-use idem_sql::parameters::{Parameter, Values};
-use sqlx::Row;
+use idem_sql::parameters::{Parameter, Value, Values};
 
-use crate::error::{Access, decode};
+use crate::error::Access;
 use crate::operations::Operations;
 use crate::session::{MAX_RACES, Session};
 use crate::statements::{MAX_ITEMS, Repeated, Statement, filled_up};
@@ -107,11 +107,8 @@ async fn locked(
     size: usize,
 ) -> Result<Vec<StoredKey>> {
     let values = Values::default().with(Parameter::Limit, size as i64);
-    let query = || which.query(&values);
-    let rows = session.rows(query, Access::Write).await?;
-    let part = |row: &sqlx::mysql::MySqlRow, index: usize| {
-        row.try_get_unchecked::<Vec<u8>, _>(index).map_err(decode)
-    };
+    let rows = session.rows(&which.with(&values)?, Access::Write).await?;
+    let part = |row: &Row, index| Columns::of(row).bytes(index).map(<[u8]>::to_vec);
     rows.iter()
         .map(|row| Ok([part(row, 0)?, part(row, 1)?, part(row, 2)?]))
         .collect()
@@ -124,15 +121,9 @@ async fn changed(
     result: Option<&[u8]>,
 ) -> Result<u64> {
     let (statement, size) = change.at_least(keys.len());
-    let query = || {
-        let mut query = sqlx::query(statement.text());
-        if let Some(result) = result {
-            query = query.bind(result);
-        }
-        for part in filled_up(keys, size).flatten() {
-            query = query.bind(part);
-        }
-        query
-    };
-    session.write(query).await
+    let mut values: Vec<_> = result.map(Value::from).into_iter().collect();
+    for part in filled_up(keys, size).flatten() {
+        values.push(Value::from(&part[..]));
+    }
+    session.write(&statement.bound(values)).await
 }

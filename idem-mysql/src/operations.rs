@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, check};
 use idem_core::{Claim, Error, Key, Record, Result};
+use idem_sql::cells;
+use idem_sql::executor::BoundStatement;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{Step, renewed};
-use sqlx::Row;
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::error::{Access, decode};
+use crate::error::Access;
 use crate::row::Columns;
 use crate::server::{Facts, Server};
-use crate::session::{Query, Session};
+use crate::session::Session;
 use crate::statements::{Dialect, Statements};
 
 /// The state that all operations need beside a session.
@@ -78,21 +79,20 @@ impl Operations {
             false => &sql.seal,
         };
         let values = Values::of_claim(claim).with_result(result);
-        let query = || statement.query(&values);
-        self.step(session, sql, claim, query)
-            .await?
-            .finished(result)
+        let statement = statement.with(&values)?;
+        let step = self.step(session, sql, claim, &statement).await?;
+        step.finished(result)
     }
 
     /// Runs a step of the claim's holder.
-    async fn step<'q>(
+    async fn step(
         &self,
         session: &mut Session<'_>,
         sql: &Statements,
         claim: &Claim,
-        query: impl Fn() -> Query<'q> + Send + Sync,
+        statement: &BoundStatement<'_>,
     ) -> Result<Step<()>> {
-        match self.write_locked(session, claim.key(), query).await? {
+        match self.write_locked(session, claim.key(), statement).await? {
             0 => Step::met(self.owned(session, sql, claim).await?),
             _ => Ok(Step::Done(())),
         }
@@ -111,14 +111,14 @@ impl Operations {
             &sql.owned
         };
         let values = Values::of_claim(claim);
-        let query = || statement.query(&values);
-        let rows = session.rows(query, Access::Read).await?;
-        let Some(row) = rows.first() else {
+        let rows = session
+            .rows(&statement.with(&values)?, Access::Read)
+            .await?;
+        let Some(row) = rows.first().map(cells::Columns::of) else {
             return Ok(None);
         };
-        let state: i64 = row.try_get_unchecked(0).map_err(decode)?;
-        let result = row.try_get_unchecked(1).map_err(decode)?;
-        Ok(Some((state, result)))
+        let result = row.optional_bytes(1)?;
+        Ok(Some((row.number(0)?, result.map(<[u8]>::to_vec))))
     }
 
     pub(crate) async fn renew(
@@ -130,22 +130,21 @@ impl Operations {
         let lease = check::lease(lease)?;
         let sql = self.sql(session).await?;
         let values = Values::of_claim(claim).with(Parameter::Lease, lease);
-        let renew = || sql.renew.query(&values);
-        if self.write_locked(session, claim.key(), renew).await? == 0 {
+        let renew = sql.renew.with(&values)?;
+        if self.write_locked(session, claim.key(), &renew).await? == 0 {
             return Err(Error::claim_lost());
         }
-        let query = || sql.lease.query(&values);
-        let rows = session.rows(query, Access::Write).await?;
-        let row = rows.first().ok_or_else(Error::claim_lost)?;
-        let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
-        Ok(renewed(claim, number(1)?, number(0)?))
+        let rows = session
+            .rows(&sql.lease.with(&values)?, Access::Write)
+            .await?;
+        let row = cells::Columns::of(rows.first().ok_or_else(Error::claim_lost)?);
+        Ok(renewed(claim, row.number(1)?, row.number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let sql = self.sql(session).await?;
         let values = Values::of_key(key);
-        let query = || sql.get.query(&values);
-        let rows = session.rows(query, Access::Read).await?;
+        let rows = session.rows(&sql.get.with(&values)?, Access::Read).await?;
         rows.first()
             .map(|row| Columns::of(row)?.record())
             .transpose()

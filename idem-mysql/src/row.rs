@@ -6,10 +6,7 @@ use idem_core::backend::StoredRecord;
 use idem_core::{
     Bytes, ClaimRequest, Error, FencingToken, Fingerprint, Record, Result, StalePolicy,
 };
-use sqlx::Row;
-use sqlx::mysql::MySqlRow;
-
-use crate::error::decode;
+use idem_sql::cells::{self, Row};
 
 /// A record in the form of a statement's answer.
 ///
@@ -18,7 +15,7 @@ use crate::error::decode;
 /// costs exceed that of the record itself.
 #[derive(Debug)]
 pub(crate) struct Columns<'r> {
-    row: &'r MySqlRow,
+    row: cells::Columns<'r>,
     attempt: &'r [u8],
     numbers: [i64; NUMBERS],
     fingerprint: &'r [u8],
@@ -60,8 +57,9 @@ const RESULT: usize = 2;
 const KEY: usize = 3;
 
 impl<'r> Columns<'r> {
-    pub(crate) fn of(row: &'r MySqlRow) -> Result<Self> {
-        let head: &[u8] = row.try_get_unchecked(HEAD).map_err(decode)?;
+    pub(crate) fn of(row: &'r Row) -> Result<Self> {
+        let row = cells::Columns::of(row);
+        let head = row.bytes(HEAD)?;
         let unreadable = || Error::corrupt("a record's columns cannot be read");
         let (attempt, rest) = head
             .split_at_checked(ATTEMPT_BYTES)
@@ -74,13 +72,6 @@ impl<'r> Columns<'r> {
             numbers: parsed(numbers).ok_or_else(unreadable)?,
             fingerprint,
         })
-    }
-
-    fn read<T>(&self, index: usize) -> Result<T>
-    where
-        T: sqlx::Decode<'r, sqlx::MySql> + sqlx::Type<sqlx::MySql>,
-    {
-        self.row.try_get_unchecked(index).map_err(decode)
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -96,7 +87,8 @@ impl<'r> Columns<'r> {
 
     /// Returns scope, operation and id.
     pub(crate) fn key(&self) -> Result<(&'r [u8], &'r [u8], &'r [u8])> {
-        Ok((self.read(KEY)?, self.read(KEY + 1)?, self.read(KEY + 2)?))
+        let row = self.row;
+        Ok((row.bytes(KEY)?, row.bytes(KEY + 1)?, row.bytes(KEY + 2)?))
     }
 
     /// Returns how the claim relates to the record, by the clock of the server that read the row.
@@ -134,10 +126,8 @@ impl<'r> Columns<'r> {
     }
 
     pub(crate) fn stored(&self) -> Result<StoredRecord<'r>> {
-        let metadata = self
-            .read::<Option<&[u8]>>(METADATA)?
-            .map(str::from_utf8)
-            .transpose();
+        let metadata = self.row.optional_bytes(METADATA)?;
+        let metadata = metadata.map(str::from_utf8).transpose();
         let metadata = metadata.map_err(|source| {
             Error::corrupt("a record's metadata is not UTF-8").with_source(source)
         })?;
@@ -145,7 +135,7 @@ impl<'r> Columns<'r> {
         // In flight, the result is a checkpoint.
         let result = match numbers[STATE] {
             StoredRecord::IN_FLIGHT => None,
-            _ => self.read::<Option<Vec<u8>>>(RESULT)?.map(Bytes::from),
+            _ => self.row.optional_bytes(RESULT)?.map(Bytes::copy_from_slice),
         };
         Ok(StoredRecord {
             state: numbers[STATE],

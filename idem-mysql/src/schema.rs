@@ -1,12 +1,14 @@
 //! The tables and their indexes, their migration and their verification.
 
 use idem_core::{Effect, Error, ErrorKind, Result, async_trait};
+use idem_sql::cells::Row;
+use idem_sql::executor::BoundStatement;
+use idem_sql::parameters::Value;
 use idem_sql::schema::{self, CatalogueRow, NeededColumn, Schema, Table, differs};
-use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, Executor, Row};
+use sqlx::{AssertSqlSafe, Executor};
 
 use crate::config::Config;
-use crate::error::{Access, classify, decode};
+use crate::error::{Access, classify};
 use crate::server::Server;
 use crate::store::{BACKEND, MySqlStore};
 
@@ -89,23 +91,26 @@ struct MySqlSchema<'s>(&'s MySqlStore);
 impl Schema for MySqlSchema<'_> {
     const VERSION: u32 = SCHEMA_VERSION;
 
-    // Texts are compared as bytes: any other text would have the collation of the session.
+    // Texts are compared as bytes: any other text would have the collation of the session. All
+    // values come as bytes.
     const COLUMNS: &'static str = "SELECT CAST(column_name AS BINARY),
             CONCAT(CAST(data_type AS BINARY),
                 IF(CAST(column_type AS BINARY) LIKE _binary'%unsigned%', _binary' unsigned', _binary'')),
-            CAST(COALESCE(character_octet_length, 0) AS SIGNED),
-            CAST(is_nullable AS BINARY) = _binary'YES',
-            column_default IS NOT NULL OR LENGTH(extra) > 0, 0
+            CAST(CONVERT(COALESCE(character_octet_length, 0) USING ascii) AS BINARY),
+            IF(CAST(is_nullable AS BINARY) = _binary'YES', _binary'1', _binary'0'),
+            IF(column_default IS NOT NULL OR LENGTH(extra) > 0, _binary'1', _binary'0'), _binary'0'
         FROM information_schema.columns
         WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
 
     // Batches are in the order of keys, in which the server locks the rows of the printed primary
     // key: with another order two batches could wait for each other. A part of a column (`sub_part`)
     // takes different keys for equal.
-    const INDEX_COLUMNS: &'static str = "SELECT CAST(index_name AS BINARY), seq_in_index = 1,
-            CAST(index_name AS BINARY) = _binary'PRIMARY' AND sub_part IS NULL
+    const INDEX_COLUMNS: &'static str = "SELECT CAST(index_name AS BINARY),
+            IF(seq_in_index = 1, _binary'1', _binary'0'),
+            IF(CAST(index_name AS BINARY) = _binary'PRIMARY' AND sub_part IS NULL
                 AND CAST(column_name AS BINARY)
                     = ELT(seq_in_index, _binary'scope', _binary'operation', _binary'id'),
+                _binary'1', _binary'0'),
             CAST(column_name AS BINARY)
         FROM information_schema.statistics
         WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
@@ -116,15 +121,16 @@ impl Schema for MySqlSchema<'_> {
 
     async fn rows(&self, query: &'static str, table: &Table) -> Result<Vec<CatalogueRow>> {
         let database = self.0.config().database();
-        let query = || sqlx::query(query).bind(database).bind(&*table.name);
-        let rows = self.0.session().rows(query, Access::Read).await?;
-        let read = |row: &MySqlRow| {
-            CatalogueRow::read(row.len(), |index| {
-                if let Ok(number) = row.try_get::<Option<i64>, usize>(index) {
-                    return Ok(number.unwrap_or_default().to_string());
-                }
-                let bytes: Option<&[u8]> = row.try_get_unchecked(index).map_err(decode)?;
-                Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned())
+        let statement = BoundStatement {
+            text: query.into(),
+            values: vec![Value::OptionalText(database), Value::Text(&table.name)],
+            is_persistent: true,
+        };
+        let rows = self.0.session().rows(&statement, Access::Read).await?;
+        let read = |row: &Row| {
+            CatalogueRow::read(row.width(), |index| {
+                let bytes = row.bytes(index)?.unwrap_or_default();
+                Ok(String::from_utf8_lossy(bytes).into_owned())
             })
         };
         rows.iter().map(read).collect()
@@ -164,9 +170,13 @@ impl Schema for MySqlSchema<'_> {
             format!("UPDATE {table} SET {column} = {column} WHERE 0 = 1"),
             format!("DELETE FROM {table} WHERE 0 = 1"),
         ] {
-            let query = || sqlx::query(AssertSqlSafe(sql.clone())).persistent(false);
+            let statement = BoundStatement {
+                text: sql.as_str().into(),
+                values: Vec::new(),
+                is_persistent: false,
+            };
             let kind = sql.split(' ').next().unwrap_or_default();
-            let rows = self.0.session().rows(query, Access::Read).await;
+            let rows = self.0.session().rows(&statement, Access::Read).await;
             rows.map_err(|error| refused(error, kind, table))?;
         }
         Ok(())

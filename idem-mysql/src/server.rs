@@ -1,11 +1,10 @@
 //! Facts about the server and its settings.
 
 use idem_core::{Error, Result};
+use idem_sql::cells::Columns;
 use idem_sql::schema::misconfigured;
-use sqlx::Row;
 
 use crate::config::Config;
-use crate::error::decode;
 use crate::session::Session;
 use crate::statements::Dialect;
 
@@ -44,23 +43,20 @@ impl Server {
     /// Reads the facts.
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
         let rows = session.unprepared(FACTS).await?;
-        let row = rows
-            .first()
-            .ok_or_else(|| Error::corrupt("the server's settings have no row"))?;
-        let text = |index: usize| -> Result<String> {
-            let bytes: &[u8] = row.try_get_unchecked(index).map_err(decode)?;
-            Ok(String::from_utf8_lossy(bytes).into_owned())
+        let row = rows.first().map(Columns::of);
+        let row = row.ok_or_else(|| Error::corrupt("the server's settings have no row"))?;
+        let text = |index| -> Result<String> {
+            Ok(String::from_utf8_lossy(row.bytes(index)?).into_owned())
         };
-        let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
         Ok(Self {
             version: text(0)?,
-            dialect: match number(1)? {
+            dialect: match row.number(1)? {
                 0 => Dialect::MySql,
                 _ => Dialect::MariaDb,
             },
-            max_packet: number(2)?.unsigned_abs(),
+            max_packet: row.number(2)?.unsigned_abs(),
             isolation: text(3)?,
-            rollback_on_timeout: number(4)? != 0,
+            rollback_on_timeout: row.number(4)? != 0,
         })
     }
 

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use idem_core::backend::MAX_LOCK_WAIT;
 use idem_core::{Error, Result};
+use idem_sql::cells::Row;
+use idem_sql::executor::{Answer, BoundStatement, Executor};
 use idem_sql::sqlx::Connections;
-use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
-use sqlx::{Connection, Executor, MySql, MySqlPool};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection, MySql, MySqlPool};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{Access, LostRace, classify, lost_race};
+use crate::executor::MySqlExecutor;
 use crate::held::Held;
 use crate::settings;
-
-pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
 
 /// How often a statement that lost a race is sent again. Each time another caller made progress, so
 /// more than a few are a sign of trouble.
@@ -56,7 +57,7 @@ struct Races {
 enum ConnectionSource<'s> {
     Store(Stored<'s>),
     Transaction {
-        connection: &'s mut MySqlConnection,
+        executor: Box<dyn Executor<Error = sqlx::Error> + 's>,
         /// Whether 1205 leaves the transaction unchanged.
         keeps: bool,
     },
@@ -93,7 +94,7 @@ impl<'s> Session<'s> {
     ) -> Self {
         Self {
             connections: ConnectionSource::Transaction {
-                connection,
+                executor: Box::new(MySqlExecutor(connection)),
                 keeps: false,
             },
             counters,
@@ -147,52 +148,43 @@ impl<'s> Session<'s> {
 
     /// Returns all rows of a statement, which are few. They are read to their end, because the
     /// commit comes after the last one.
-    pub(crate) async fn rows<'q>(
+    pub(crate) async fn rows(
         &mut self,
-        query: impl Fn() -> Query<'q> + Send + Sync,
+        statement: &BoundStatement<'_>,
         sent: Access,
-    ) -> Result<Vec<MySqlRow>> {
+    ) -> Result<Vec<Row>> {
+        Ok(self.answer(statement, sent).await?.rows)
+    }
+
+    /// Returns how many rows the statement's condition has met.
+    pub(crate) async fn write(&mut self, statement: &BoundStatement<'_>) -> Result<u64> {
+        Ok(self.answer(statement, Access::Write).await?.affected)
+    }
+
+    /// Sends a statement, again where it has lost a race.
+    pub(crate) async fn answer(
+        &mut self,
+        statement: &BoundStatement<'_>,
+        sent: Access,
+    ) -> Result<Answer> {
         let mut races = Races::default();
         loop {
-            let rows = match &mut self.connections {
-                ConnectionSource::Store(stored) => stored.rows(query(), sent).await,
-                ConnectionSource::Transaction { connection, .. } => query()
-                    .fetch_all(&mut **connection)
-                    .await
-                    .map_err(Fault::Driver),
-            };
-            match rows {
-                Ok(rows) => return Ok(rows),
+            match self.once(statement, sent).await {
+                Ok(answer) => return Ok(answer),
                 Err(fault) => self.after(fault, sent, &mut races).await?,
             }
         }
     }
 
-    /// Returns how many rows the statement's condition has met.
-    pub(crate) async fn write<'q>(
+    async fn once(
         &mut self,
-        query: impl Fn() -> Query<'q> + Send + Sync,
-    ) -> Result<u64> {
-        Ok(self.execute(query).await?.rows_affected())
-    }
-
-    /// Returns the server's answer to a statement that writes and returns no rows.
-    pub(crate) async fn execute<'q>(
-        &mut self,
-        query: impl Fn() -> Query<'q> + Send + Sync,
-    ) -> Result<MySqlQueryResult> {
-        let mut races = Races::default();
-        loop {
-            let done = match &mut self.connections {
-                ConnectionSource::Store(stored) => stored.write(query()).await,
-                ConnectionSource::Transaction { connection, .. } => query()
-                    .execute(&mut **connection)
-                    .await
-                    .map_err(Fault::Driver),
-            };
-            match done {
-                Ok(done) => return Ok(done),
-                Err(fault) => self.after(fault, Access::Write, &mut races).await?,
+        statement: &BoundStatement<'_>,
+        sent: Access,
+    ) -> Result<Answer, Fault> {
+        match &mut self.connections {
+            ConnectionSource::Store(stored) => stored.answer(statement, sent).await,
+            ConnectionSource::Transaction { executor, .. } => {
+                executor.run(statement).await.map_err(Fault::Driver)
             }
         }
     }
@@ -252,14 +244,9 @@ impl<'s> Session<'s> {
     }
 
     /// Sends a statement without values that changes no row, in one round trip; returns its rows.
-    pub(crate) async fn unprepared(&mut self, text: &'static str) -> Result<Vec<MySqlRow>> {
-        let rows = match &mut self.connections {
-            ConnectionSource::Store(stored) => stored.unprepared(text).await,
-            ConnectionSource::Transaction { connection, .. } => {
-                connection.fetch_all(text).await.map_err(Fault::Driver)
-            }
-        };
-        rows.map_err(|fault| fault.into_error(Access::Read))
+    pub(crate) async fn unprepared(&mut self, text: &'static str) -> Result<Vec<Row>> {
+        let answer = self.once(&as_text(text), Access::Read).await;
+        Ok(answer.map_err(|fault| fault.into_error(Access::Read))?.rows)
     }
 
     /// Begins a transaction of this crate's own, on the store's connection. Closing the connection
@@ -304,6 +291,15 @@ impl<'s> Session<'s> {
     }
 }
 
+/// Creates a statement that is sent as text, without being prepared.
+fn as_text(text: &'static str) -> BoundStatement<'static> {
+    BoundStatement {
+        text: text.into(),
+        values: Vec::new(),
+        is_persistent: false,
+    }
+}
+
 /// The origin of a failure: the driver or the server, or this crate.
 enum Fault {
     Driver(sqlx::Error),
@@ -343,25 +339,15 @@ impl Stored<'_> {
         !self.open && Instant::now() < self.deadline
     }
 
-    async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<MySqlRow>, Fault> {
+    async fn answer(
+        &mut self,
+        statement: &BoundStatement<'_>,
+        sent: Access,
+    ) -> Result<Answer, Fault> {
         let deadline = self.deadline;
-        let rows = query.fetch_all(self.connection().await?);
-        let rows = timeout_at(deadline, rows).await;
-        self.settle(rows, sent)
-    }
-
-    async fn write(&mut self, query: Query<'_>) -> Result<MySqlQueryResult, Fault> {
-        let deadline = self.deadline;
-        let done = query.execute(self.connection().await?);
-        let done = timeout_at(deadline, done).await;
-        self.settle(done, Access::Write)
-    }
-
-    async fn unprepared(&mut self, text: &'static str) -> Result<Vec<MySqlRow>, Fault> {
-        let deadline = self.deadline;
-        let rows = self.connection().await?.fetch_all(text);
-        let rows = timeout_at(deadline, rows).await;
-        self.settle(rows, Access::Read)
+        let mut executor = MySqlExecutor(self.connection().await?);
+        let answer = timeout_at(deadline, executor.run(statement)).await;
+        self.settle(answer, sent)
     }
 
     /// Hands the connection back if nothing is under way on it.
@@ -375,11 +361,8 @@ impl Stored<'_> {
     }
 
     async fn control(&mut self, text: &'static str, open: bool) -> Result<(), Fault> {
-        let deadline = self.deadline;
         self.open = true;
-        let done = self.connection().await?.execute(text);
-        let done = timeout_at(deadline, done).await;
-        self.settle(done, Access::Write)?;
+        self.answer(&as_text(text), Access::Write).await?;
         self.open = open;
         Ok(())
     }

@@ -3,13 +3,11 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use idem_core::Key;
+use idem_core::{Key, Result};
+use idem_sql::executor::BoundStatement;
 use idem_sql::parameters::{Parameter, Placeholder, Value, Values, compile};
-use idem_sql::sqlx::Missing;
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
-use crate::session::Query;
 use crate::sql::{self, List};
 
 /// The server's way to fail a statement that meets a lock: see [`sql`].
@@ -146,11 +144,10 @@ impl Statements {
         )
     }
 
-    /// Binds the key of one item of a batch's probe, where the server needs one.
-    pub(crate) fn bind_probe<'q>(&self, query: Query<'q>, key: &'q Key) -> Query<'q> {
-        match self.dialect {
-            Dialect::MariaDb => query,
-            Dialect::MySql => bind_key(query, key),
+    /// Adds the key of one item to the values of a batch's probe, where the server needs one.
+    pub(crate) fn add_probe<'v>(&self, values: &mut Vec<Value<'v>>, key: &'v Key) {
+        if self.dialect == Dialect::MySql {
+            add_key(values, key);
         }
     }
 }
@@ -172,33 +169,19 @@ impl Statement {
         }
     }
 
-    pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.text)).into_sql_str()
+    /// Creates the statement with its values.
+    pub(crate) fn with<'v>(&self, values: &'v Values<'_>) -> Result<BoundStatement<'v>> {
+        Ok(self.bound(values.of(&self.parameters)?))
     }
 
-    /// Binds the statement's parameters.
-    pub(crate) fn query<'q>(&self, values: &'q Values<'_>) -> Query<'q> {
-        bind(sqlx::query(self.text()), &self.parameters, values)
+    /// Creates the statement with these values.
+    pub(crate) fn bound<'v>(&self, values: Vec<Value<'v>>) -> BoundStatement<'v> {
+        BoundStatement {
+            text: Arc::clone(&self.text),
+            values,
+            is_persistent: true,
+        }
     }
-}
-
-/// Binds parameters: texts as bytes, because the columns hold bytes, and a text would have the
-/// character set of the session.
-pub(crate) fn bind<'q>(
-    query: Query<'q>,
-    parameters: &[Parameter],
-    values: &'q Values<'_>,
-) -> Query<'q> {
-    let bind = |query: Query<'q>, &parameter: &Parameter| match values.get(parameter) {
-        Some(Value::Text(text)) => query.bind(text.as_bytes()),
-        Some(Value::OptionalText(text)) => query.bind(text.map(str::as_bytes)),
-        Some(Value::Bytes(bytes)) => query.bind(&**bytes),
-        Some(Value::Number(number)) => query.bind(*number),
-        Some(Value::OptionalNumber(number)) => query.bind(*number),
-        Some(Value::Flag(flag)) => query.bind(*flag),
-        None => query.bind(Missing(parameter)),
-    };
-    parameters.iter().fold(query, bind)
 }
 
 /// The numbers of items for which there is a statement: few enough texts for the driver's cache,
@@ -256,11 +239,10 @@ impl Repeated {
         (statement, size)
     }
 
-    /// Binds the parameters of one item of the first list.
-    pub(crate) fn bind_item<'q>(&self, query: Query<'q>, values: &'q Values<'_>) -> Query<'q> {
+    /// Returns the parameters of one item of the first list.
+    pub(crate) fn item(&self) -> &[Parameter] {
         let first = self.lists.first();
-        let parameters = first.map_or(&[][..], |(_, item)| &item.parameters[..]);
-        bind(query, parameters, values)
+        first.map_or(&[], |(_, item)| &item.parameters)
     }
 }
 
@@ -279,11 +261,9 @@ pub(crate) fn filled_up<T>(items: &[T], size: usize) -> impl Iterator<Item = &T>
         .take(if items.is_empty() { 0 } else { size })
 }
 
-pub(crate) fn bind_key<'q>(query: Query<'q>, key: &'q Key) -> Query<'q> {
-    query
-        .bind(key.scope().as_bytes())
-        .bind(key.operation().as_bytes())
-        .bind(key.id().as_bytes())
+/// Adds scope, operation and id.
+pub(crate) fn add_key<'v>(values: &mut Vec<Value<'v>>, key: &'v Key) {
+    values.extend([key.scope(), key.operation(), key.id()].map(Value::Text));
 }
 
 #[cfg(test)]

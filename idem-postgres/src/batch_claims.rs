@@ -1,17 +1,17 @@
 //! Many claims in one statement.
 
-use idem_core::backend::check;
 use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy};
-use idem_sql::batch::{Batch, Item, RoundLimits, may_be_anothers};
+use idem_sql::batch::{Batch, Item as _, RoundLimits, may_be_anothers};
+use idem_sql::cells::Columns;
+use idem_sql::claim::ClaimParams;
+use idem_sql::parameters::Value;
 
 use crate::error::Access;
 use crate::operations::Operations;
-use crate::query::Query;
-use crate::row::Columns;
+use crate::row;
 use crate::session::Session;
-use crate::statements::Statement;
 
 /// The limits of one statement, in bytes of results; larger batches take several statements.
 pub(crate) const LIMITS: RoundLimits = RoundLimits {
@@ -34,18 +34,6 @@ fn parts(key: &Key) -> KeyParts<'_> {
     (key.scope(), key.operation(), key.id())
 }
 
-/// A claim of a batch.
-struct ClaimParams<'r> {
-    request: &'r ClaimRequest,
-    checked: CheckedClaim,
-}
-
-impl Item for ClaimParams<'_> {
-    fn key(&self) -> &Key {
-        self.request.key()
-    }
-}
-
 /// The answers; `None` where the row changed under the statement.
 type Answers = Vec<Option<Result<ClaimOutcome>>>;
 
@@ -60,10 +48,7 @@ impl Operations {
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
         let limits = self.config.limits();
-        let mut batch = Batch::new(requests, |request| {
-            let checked = check::claim(request, &limits)?;
-            Ok(ClaimParams { request, checked })
-        });
+        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &limits));
         self.read_first(session, &mut batch).await;
         batch.take_turns(&self.locked);
         while let Some(round) = batch.next_round(LIMITS) {
@@ -91,7 +76,7 @@ impl Operations {
         position: usize,
         claim: &ClaimParams<'_>,
     ) -> (usize, Result<ClaimOutcome>) {
-        let claimed = self.claim_alone(&mut session, claim.request, &claim.checked);
+        let claimed = self.claim_alone(&mut session, claim);
         (position, Box::pin(claimed).await)
     }
 
@@ -142,27 +127,16 @@ impl Operations {
         session: &mut Session<'_>,
         claims: &[(usize, ClaimParams<'_>)],
     ) -> Result<Vec<Option<ClaimOutcome>>> {
-        let requests = || claims.iter().map(|(_, claim)| claim.request);
-        let column =
-            |part: fn(&Key) -> &str| -> Vec<&str> { requests().map(|r| part(r.key())).collect() };
-        let fingerprints = requests().map(|request| request.fingerprint().to_bytes());
-        let attempts = requests().map(|request| *request.attempt().as_bytes());
-        let query = self
-            .sql
-            .lookup_many
-            .query()
-            .bind(column(Key::scope))
-            .bind(column(Key::operation))
-            .bind(column(Key::id))
-            .bind(fingerprints.collect::<Vec<_>>())
-            .bind(attempts.collect::<Vec<_>>());
+        let requests: Vec<_> = claims.iter().map(|(_, claim)| claim.request).collect();
+        let query = self.sql.lookup_many.batch(named(&requests));
         let rows = session.rows(query, Access::Read).await?;
         let mut found: Vec<_> = claims.iter().map(|_| None).collect();
         for row in &rows {
-            let columns = Columns(row);
-            let index = usize::try_from(columns.number()? - 1).ok();
+            let columns = Columns::of(row);
+            // The server counts from one.
+            let index = usize::try_from(columns.number(Columns::AFTER)? - 1).ok();
             if let Some((index, (_, claim))) = index.and_then(|at| Some((at, claims.get(at)?))) {
-                found[index] = columns.lost(claim.request)?;
+                found[index] = row::lost(columns, claim.request)?;
             }
         }
         Ok(found)
@@ -222,14 +196,17 @@ impl Operations {
         answers: &mut Answers,
     ) -> Result<()> {
         let claims: Vec<_> = claims.iter().collect();
-        let query = bound(&self.sql.insert_many, &claims).bind(metadata(&claims));
+        let mut values = bound(&claims);
+        values.push(metadata(&claims));
+        let query = self.sql.insert_many.batch(values);
         let rows = session.rows(query, Access::Write).await?;
         let mut next = 0;
         for row in &rows {
-            let columns = Columns(row);
-            if let Some(at) = index_of(&claims, next, columns.inserted_key()?) {
+            let columns = Columns::of(row);
+            if let Some(at) = index_of(&claims, next, row::key(columns, 2)?) {
                 next = at + 1;
-                answers[at] = Some(Ok(columns.inserted(claims[at].request)?));
+                let claim = claims[at].inserted(columns.number(0)?);
+                answers[at] = Some(Ok(ClaimOutcome::Acquired(claim)));
             }
         }
         Ok(())
@@ -241,15 +218,16 @@ impl Operations {
         claims: &[&ClaimParams<'_>],
     ) -> Result<Answers> {
         let retries = |request: &ClaimRequest| request.on_failed() == FailedPolicy::Retry;
-        let query = bound(&self.sql.claim_many, claims)
-            .bind(flags(claims, retries))
-            .bind(metadata(claims));
+        let mut values = bound(claims);
+        values.push(flags(claims, retries));
+        values.push(metadata(claims));
+        let query = self.sql.claim_many.batch(values);
         let rows = session.rows(query, Access::Write).await?;
         let mut answers = unanswered(claims.len());
         let mut next = 0;
         for row in &rows {
-            let columns = Columns(row);
-            if let Some(at) = index_of(claims, next, columns.key()?) {
+            let columns = Columns::of(row);
+            if let Some(at) = index_of(claims, next, row::key(columns, Columns::AFTER)?) {
                 next = at + 1;
                 answers[at] = Some(Ok(columns.outcome(claims[at].request)?));
             }
@@ -280,34 +258,50 @@ fn index_of(claims: &[&ClaimParams<'_>], next: usize, key: KeyParts<'_>) -> Opti
         .ok()
 }
 
-fn flags(claims: &[&ClaimParams<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Vec<bool> {
-    claims.iter().map(|claim| flag(claim.request)).collect()
+/// Returns a column of keys' parts.
+pub(crate) fn column<'k>(keys: impl Iterator<Item = &'k Key>, part: fn(&Key) -> &str) -> Value<'k> {
+    Value::Texts(keys.map(|key| part(key).into()).collect())
 }
 
-fn metadata<'q>(claims: &'q [&'q ClaimParams<'_>]) -> Vec<Option<&'q str>> {
+fn flags<'q>(claims: &[&ClaimParams<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Value<'q> {
+    Value::Flags(claims.iter().map(|claim| flag(claim.request)).collect())
+}
+
+fn metadata<'q>(claims: &[&'q ClaimParams<'_>]) -> Value<'q> {
     let metadata = claims.iter().map(|claim| claim.checked.metadata.as_deref());
-    metadata.collect()
+    Value::OptionalTexts(metadata.collect())
 }
 
-/// Binds the values that both statements take first.
-fn bound(statement: &Statement, claims: &[&ClaimParams<'_>]) -> Query {
-    let column =
-        |part: fn(&Key) -> &str| -> Vec<&str> { claims.iter().map(|a| part(a.key())).collect() };
-    let number = |part: fn(&CheckedClaim) -> i64| -> Vec<i64> {
-        claims.iter().map(|a| part(&a.checked)).collect()
+/// Returns the values that all statements about claims take first: keys, fingerprints, attempts.
+fn named<'q>(requests: &[&'q ClaimRequest]) -> Vec<Value<'q>> {
+    let keys = || requests.iter().map(|request| request.key());
+    let fingerprints = requests
+        .iter()
+        .map(|request| request.fingerprint().to_bytes().to_vec());
+    let attempts = requests
+        .iter()
+        .map(|request| request.attempt().as_bytes().to_vec());
+    vec![
+        column(keys(), Key::scope),
+        column(keys(), Key::operation),
+        column(keys(), Key::id),
+        Value::ByteStrings(fingerprints.map(Into::into).collect()),
+        Value::ByteStrings(attempts.map(Into::into).collect()),
+    ]
+}
+
+/// Returns the values that both statements which write take first.
+fn bound<'q>(claims: &[&'q ClaimParams<'_>]) -> Vec<Value<'q>> {
+    let number = |part: fn(&CheckedClaim) -> i64| {
+        Value::Numbers(claims.iter().map(|claim| part(&claim.checked)).collect())
     };
-    let fingerprints = claims.iter().map(|a| a.request.fingerprint().to_bytes());
-    let attempts = claims.iter().map(|a| *a.request.attempt().as_bytes());
-    statement
-        .query()
-        .bind(column(Key::scope))
-        .bind(column(Key::operation))
-        .bind(column(Key::id))
-        .bind(fingerprints.collect::<Vec<_>>())
-        .bind(attempts.collect::<Vec<_>>())
-        .bind(number(|checked| checked.lease))
-        .bind(number(|checked| checked.retention))
-        .bind(flags(claims, |request| {
-            request.on_stale() == StalePolicy::Fail
-        }))
+    let fails = |request: &ClaimRequest| request.on_stale() == StalePolicy::Fail;
+    let requests: Vec<_> = claims.iter().map(|claim| claim.request).collect();
+    let mut values = named(&requests);
+    values.extend([
+        number(|checked| checked.lease),
+        number(|checked| checked.retention),
+        flags(claims, fails),
+    ]);
+    values
 }

@@ -2,13 +2,13 @@
 
 use idem_core::{Error, Finish, Key, Result};
 use idem_sql::batch::{Batch, CheckedFinish, Item as _, finished, may_be_anothers};
-use sqlx::postgres::PgRow;
+use idem_sql::cells::Columns;
+use idem_sql::parameters::Value;
 
-use crate::batch_claims::{AT_A_TIME, LIMITS};
+use crate::batch_claims::{AT_A_TIME, LIMITS, column};
 use crate::error::Access;
 use crate::operations::Operations;
 use crate::query::Query;
-use crate::row::cell;
 use crate::session::Session;
 
 impl Operations {
@@ -51,47 +51,38 @@ impl Operations {
         let rows = session.rows(self.finishing(items), Access::Write).await?;
         let mut finished = vec![false; items.len()];
         for row in &rows {
-            let item = index(row)?.and_then(|index| finished.get_mut(index));
+            // The server counts from one.
+            let index = usize::try_from(Columns::of(row).number(0)? - 1).ok();
+            let item = index.and_then(|index| finished.get_mut(index));
             *item.ok_or_else(|| Error::corrupt("a claim that was not sent has ended"))? = true;
         }
         Ok(finished)
     }
 
-    fn finishing(&self, items: &[CheckedFinish<'_>]) -> Query {
-        let column = |part: fn(&Key) -> &str| -> Vec<&str> {
-            items.iter().map(|item| part(item.key())).collect()
+    fn finishing<'q>(&'q self, items: &'q [CheckedFinish<'_>]) -> Query<'q> {
+        let keys = || items.iter().map(CheckedFinish::key);
+        let numbers = |number: fn(&CheckedFinish<'_>) -> i64| {
+            Value::Numbers(items.iter().map(number).collect())
         };
-        let tokens = items.iter().map(|item| item.claim.token().as_i64());
-        let attempts = items.iter().map(|item| *item.claim.attempt().as_bytes());
-        let states = items.iter().map(|item| item.result.state());
+        let attempts = items
+            .iter()
+            .map(|item| item.claim.attempt().as_bytes().to_vec());
         let results = items.iter().map(|item| item.result.bytes());
-        let retentions = items.iter().map(|item| item.result.retention());
-        let query = self
-            .sql
-            .finish_many
-            .query()
-            .bind(column(Key::scope))
-            .bind(column(Key::operation))
-            .bind(column(Key::id))
-            .bind(tokens.collect::<Vec<_>>())
-            .bind(attempts.collect::<Vec<_>>())
-            .bind(states.collect::<Vec<_>>())
-            .bind(results.collect::<Vec<_>>())
-            .bind(retentions.collect::<Vec<_>>());
-        match self.config.notifies() {
-            true => query.bind(
-                items
-                    .iter()
-                    .map(|item| item.key().hashed())
-                    .collect::<Vec<_>>(),
-            ),
-            false => query,
+        let mut values = vec![
+            column(keys(), Key::scope),
+            column(keys(), Key::operation),
+            column(keys(), Key::id),
+            numbers(|item| item.claim.token().as_i64()),
+            Value::ByteStrings(attempts.map(Into::into).collect()),
+            numbers(|item| item.result.state()),
+            Value::ByteStrings(results.map(Into::into).collect()),
+            numbers(|item| item.result.retention()),
+        ];
+        if self.config.notifies() {
+            values.push(Value::Texts(
+                keys().map(|key| key.hashed().into()).collect(),
+            ));
         }
+        self.sql.finish_many.batch(values)
     }
-}
-
-/// Returns the index of the ended claim in the arrays; the server counts from one.
-fn index(row: &PgRow) -> Result<Option<usize>> {
-    let number: i64 = cell(row, 0)?;
-    Ok(usize::try_from(number - 1).ok())
 }

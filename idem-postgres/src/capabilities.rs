@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, ErrorKind, Key, Result};
+use idem_sql::cells::Columns;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 
 use crate::connection::End;
 use crate::error::Access;
 use crate::operations::Operations;
-use crate::row::cell;
 use crate::session::Session;
 
 impl Operations {
@@ -22,7 +22,7 @@ impl Operations {
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
         let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
-        let query = || self.sql.checkpoint.with(&values);
+        let query = self.sql.checkpoint.with(&values)?;
         let step = self.step(session, claim, query).await?;
         step.row().map(drop)
     }
@@ -32,10 +32,11 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
-        let query = self.sql.last_checkpoint.with(&Values::of_claim(claim));
+        let values = Values::of_claim(claim);
+        let query = self.sql.last_checkpoint.with(&values)?;
         let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
-        stored_checkpoint(cell(row, 0)?)
+        stored_checkpoint(Columns::of(row).optional_bytes(0)?)
     }
 
     pub(crate) async fn advance(
@@ -49,9 +50,9 @@ impl Operations {
         let values = Values::of_key(source)
             .with(Parameter::Version, wanted)
             .with(Parameter::Retention, retention);
-        let query = || self.sql.advance.with(&values);
         let locked = &self.locked_marks;
         for _ in 0..MAX_RETRIES {
+            let query = self.sql.advance.with(&values)?;
             let rows = self.rows_in_turn(session, locked, source, query, End::Commit);
             let rows = match rows.await {
                 Err(error) if error.kind() == ErrorKind::Contention && session.commits_each() => {
@@ -63,7 +64,7 @@ impl Operations {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let held: Option<i64> = cell(row, 0)?;
+            let held = Columns::of(row).optional_number(0)?;
             return Ok(held.map_or(Advance::Advanced, |current| {
                 not_advanced(current.cast_unsigned(), version)
             }));
@@ -91,9 +92,11 @@ impl Operations {
         session: &mut Session<'_>,
         source: &Key,
     ) -> Result<Option<u64>> {
-        let query = self.sql.watermark.with(&Values::of_key(source));
+        let values = Values::of_key(source);
+        let query = self.sql.watermark.with(&values)?;
         let rows = session.rows(query, Access::Read).await?;
-        let mark = rows.first().map(|row| cell::<i64>(row, 0)).transpose()?;
+        let mark = rows.first().map(|row| Columns::of(row).number(0));
+        let mark = mark.transpose()?;
         Ok(mark.map(i64::cast_unsigned))
     }
 }

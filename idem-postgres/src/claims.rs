@@ -1,17 +1,17 @@
 //! Claims.
 
-use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
-use idem_core::backend::{LockedKeys, check, encode_failure};
+use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, Failure, Result};
+use idem_sql::cells::{Columns, Row};
+use idem_sql::claim::ClaimParams;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
-use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
 use crate::error::{Access, is_locked};
 use crate::operations::{Operations, found};
-use crate::row::Columns;
+use crate::row;
 use crate::session::Session;
 
 impl Operations {
@@ -26,11 +26,11 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let checked = check::claim(request, &self.config.limits())?;
+        let params = ClaimParams::new(request, &self.config.limits())?;
         if session.commits_each() {
-            return self.claim_alone(session, request, &checked).await;
+            return self.claim_alone(session, &params).await;
         }
-        let claimed = self.claim_fully(session, request, &checked).await;
+        let claimed = self.claim_fully(session, &params).await;
         claimed.map_err(|error| self.noted(&self.locked, request.key(), error))
     }
 
@@ -49,14 +49,11 @@ impl Operations {
     pub(crate) async fn claim_alone(
         &self,
         session: &mut Session<'_>,
-        request: &ClaimRequest,
-        checked: &CheckedClaim,
+        params: &ClaimParams<'_>,
     ) -> Result<ClaimOutcome> {
-        let key = request.key();
+        let key = params.request.key();
         if self.locked.is_locked(key) {
-            return self
-                .lost_or(session, request, checked, LockedKeys::error())
-                .await;
+            return self.lost_or(session, params, LockedKeys::error()).await;
         }
         let mut next = match self.estimator.expects_duplicate(key) {
             true => Next::Lookup,
@@ -67,7 +64,7 @@ impl Operations {
         let mut has_row = false;
         loop {
             if next == Next::Lookup {
-                match self.lookup(session, request, checked).await? {
+                match self.lookup(session, params).await? {
                     Lookup::Lost(outcome) => {
                         self.estimator.record(key, true);
                         return Ok(outcome);
@@ -83,13 +80,13 @@ impl Operations {
                     next = Next::Lookup;
                     continue;
                 }
-                Err(error) => return self.lost_or(session, request, checked, error).await,
+                Err(error) => return self.lost_or(session, params, error).await,
             };
             let claimed = match next {
-                Next::Insert => self.insert(session, request, checked).await,
+                Next::Insert => self.insert(session, params).await,
                 Next::Lookup | Next::Decide => {
                     has_row = true;
-                    let claimed = self.claim_fully(session, request, checked).await;
+                    let claimed = self.claim_fully(session, params).await;
                     claimed.map(Some)
                 }
             };
@@ -100,9 +97,7 @@ impl Operations {
                 }
                 Ok(None) => (has_row, next) = (true, Next::Lookup),
                 Err(error) if is_locked(&error) => {
-                    return self
-                        .lost_or(session, request, checked, found(turn, error))
-                        .await;
+                    return self.lost_or(session, params, found(turn, error)).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -114,17 +109,16 @@ impl Operations {
     async fn lost_or(
         &self,
         session: &mut Session<'_>,
-        request: &ClaimRequest,
-        checked: &CheckedClaim,
+        params: &ClaimParams<'_>,
         error: Error,
     ) -> Result<ClaimOutcome> {
         let lost = async {
-            match self.lookup(session, request, checked).await? {
+            match self.lookup(session, params).await? {
                 Lookup::Lost(outcome) => Ok(Some(outcome)),
                 Lookup::Absent | Lookup::Acquirable => Ok(None),
             }
         };
-        let lost = self.locked.read(request.key(), lost).await?;
+        let lost = self.locked.read(params.request.key(), lost).await?;
         lost.ok_or(error)
     }
 
@@ -132,28 +126,27 @@ impl Operations {
     async fn insert(
         &self,
         session: &mut Session<'_>,
-        request: &ClaimRequest,
-        checked: &CheckedClaim,
+        params: &ClaimParams<'_>,
     ) -> Result<Option<ClaimOutcome>> {
-        let query = self.sql.insert.with(&Values::of_request(request, checked));
+        let values = params.values();
+        let query = self.sql.insert.with(&values)?;
         let rows = session.rows(query, Access::Write).await?;
-        rows.first()
-            .map(|row| Columns(row).inserted(request))
-            .transpose()
+        let Some(row) = rows.first().map(Columns::of) else {
+            return Ok(None);
+        };
+        Ok(Some(ClaimOutcome::Acquired(
+            params.inserted(row.number(0)?),
+        )))
     }
 
-    async fn lookup(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-        checked: &CheckedClaim,
-    ) -> Result<Lookup> {
-        let query = self.sql.lookup.with(&Values::of_request(request, checked));
+    async fn lookup(&self, session: &mut Session<'_>, params: &ClaimParams<'_>) -> Result<Lookup> {
+        let values = params.values();
+        let query = self.sql.lookup.with(&values)?;
         let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(Lookup::Absent);
         };
-        let lost = Columns(row).lost(request)?;
+        let lost = row::lost(Columns::of(row), params.request)?;
         Ok(lost.map_or(Lookup::Acquirable, Lookup::Lost))
     }
 
@@ -161,18 +154,17 @@ impl Operations {
     pub(crate) async fn claim_fully(
         &self,
         session: &mut Session<'_>,
-        request: &ClaimRequest,
-        checked: &CheckedClaim,
+        params: &ClaimParams<'_>,
     ) -> Result<ClaimOutcome> {
-        let values = Values::of_request(request, checked);
+        let (request, values) = (params.request, params.values());
         for _ in 0..MAX_RETRIES {
-            let query = self.sql.claim.with(&values);
+            let query = self.sql.claim.with(&values)?;
             let rows = session.rows(query, Access::Write).await?;
             let Some(row) = rows.first() else {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let outcome = Columns(row).outcome(request)?;
+            let outcome = Columns::of(row).outcome(request)?;
             if !is_abandoned(&outcome, request) {
                 return Ok(outcome);
             }
@@ -188,16 +180,16 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
-        seen: &PgRow,
+        seen: &Row,
     ) -> Result<Option<ClaimOutcome>> {
         let failure = encode_failure(&Failure::abandoned())?;
         let values = Values::of_key(request.key())
-            .with(Parameter::Token, Columns(seen).token()?.as_i64())
+            .with(Parameter::Token, Columns::of(seen).token()?.as_i64())
             .with(Parameter::Result, &failure[..]);
-        let query = self.sql.abandon.with(&values);
+        let query = self.sql.abandon.with(&values)?;
         let rows = session.rows(query, Access::Write).await?;
         rows.first()
-            .map(|row| Columns(row).outcome(request))
+            .map(|row| Columns::of(row).outcome(request))
             .transpose()
     }
 }

@@ -1,12 +1,14 @@
 //! [`ConnectionSource`]: the connections for a store's own statements.
 
+use idem_sql::cells::Row;
+use idem_sql::executor::{BoundStatement, Executor as _};
 use idem_sql::sqlx::{CloseUnlessDone, Connections};
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgConnection;
 use sqlx::{Connection, PgPool, Postgres};
 
 use crate::config::StatementMode;
 use crate::error::{cure, is_answer};
-use crate::query::Ready;
+use crate::query::PgExecutor;
 use crate::sqlstate::Cure;
 
 /// The connections for statements that are not in a caller's transaction.
@@ -36,12 +38,12 @@ pub(crate) struct Progress {
 /// A statement, and how to run it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'q> {
-    pub(crate) ready: &'q Ready,
+    pub(crate) statement: &'q BoundStatement<'q>,
     pub(crate) mode: StatementMode,
     pub(crate) end: End,
 }
 
-type Rows = Result<Vec<PgRow>, sqlx::Error>;
+type Rows = Result<Vec<Row>, sqlx::Error>;
 
 impl ConnectionSource {
     /// Returns all rows of the statement. Repairs errors that prove, by the state of the
@@ -134,11 +136,12 @@ async fn run(connection: &mut PgConnection, job: Job<'_>) -> (Rows, bool) {
     if job.needs_transaction() {
         return Box::pin(in_transaction(connection, job)).await;
     }
-    let mut rows = job.ready.query().fetch_all(&mut *connection).await;
+    let mut rows = send(connection, job).await;
     if let Err(error) = &rows
         && cure(error) == Cure::Prepare
     {
-        rows = Box::pin(prepared_anew(connection, job)).await;
+        // The statement had no effect, and the connection has forgotten what it had prepared.
+        rows = Box::pin(send(connection, job)).await;
     }
     let is_clean = match &rows {
         Ok(_) => true,
@@ -147,11 +150,8 @@ async fn run(connection: &mut PgConnection, job: Job<'_>) -> (Rows, bool) {
     (rows, is_clean)
 }
 
-/// Forgets the connection's prepared statements and sends the statement, which had no effect, once
-/// more.
-async fn prepared_anew(connection: &mut PgConnection, job: Job<'_>) -> Rows {
-    connection.clear_cached_statements().await?;
-    job.ready.query().fetch_all(connection).await
+async fn send(connection: &mut PgConnection, job: Job<'_>) -> Rows {
+    Ok(PgExecutor(connection).run(job.statement).await?.rows)
 }
 
 /// Returns whether to try another connection, although this one works. It is in a failed
@@ -173,9 +173,7 @@ async fn in_transaction(connection: &mut PgConnection, job: Job<'_>) -> (Rows, b
         Ok(transaction) => transaction,
         Err(error) => return (Err(error), false),
     };
-    let query = job.ready.query();
-    let query = query.persistent(job.mode == StatementMode::Prepared);
-    let rows = query.fetch_all(&mut *transaction).await;
+    let rows = send(&mut transaction, job).await;
     let ended = match (&rows, job.end) {
         (Ok(_), End::Commit) => transaction.commit().await,
         (Ok(_), End::Rollback) => transaction.rollback().await,

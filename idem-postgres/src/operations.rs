@@ -6,16 +6,16 @@ use idem_core::backend::{
     DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, Turn, check, encode_failure,
 };
 use idem_core::{Claim, Effect, Error, ErrorKind, Failure, Key, Record, Result};
+use idem_sql::cells::{Columns, Row};
 use idem_sql::maintenance::Task;
 use idem_sql::parameters::{Parameter, Value, Values};
 use idem_sql::step::{Step, renewed};
-use sqlx::postgres::PgRow;
 
 use crate::config::Config;
 use crate::connection::End;
 use crate::error::{Access, is_locked};
 use crate::query::Query;
-use crate::row::{Columns, cell};
+use crate::row;
 use crate::session::Session;
 use crate::statements::Statements;
 
@@ -57,7 +57,7 @@ impl Operations {
         let values = Values::of_claim(claim)
             .with_result(result)
             .with(Parameter::Topic, topic);
-        let query = || statement.with(&values);
+        let query = statement.with(&values)?;
         self.step(session, claim, query).await?.finished(result)
     }
 
@@ -70,10 +70,10 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        query: impl Fn() -> Query + Send + Sync,
-    ) -> Result<Step<PgRow>> {
+        query: Query<'_>,
+    ) -> Result<Step<Row>> {
         let (locked, key) = (&self.locked, claim.key());
-        let rows = self.rows_in_turn(session, locked, key, &query, End::Commit);
+        let rows = self.rows_in_turn(session, locked, key, query, End::Commit);
         if let Some(row) = rows.await?.into_iter().next() {
             return Ok(Step::Done(row));
         }
@@ -90,7 +90,7 @@ impl Operations {
             _ => {}
         }
         let values = Values::of_key(key);
-        let probe = || self.sql.probe.with(&values);
+        let probe = self.sql.probe.with(&values)?;
         self.rows_in_turn(session, locked, key, probe, End::Rollback)
             .await
             .map_err(|error| match error.kind() {
@@ -112,18 +112,18 @@ impl Operations {
         session: &mut Session<'_>,
         locked: &LockedKeys,
         key: &Key,
-        query: impl Fn() -> Query + Send + Sync,
+        query: Query<'_>,
         end: End,
-    ) -> Result<Vec<PgRow>> {
+    ) -> Result<Vec<Row>> {
         if !session.commits_each() {
-            let rows = session.rows_until(query(), Access::Write, end).await;
+            let rows = session.rows_until(query, Access::Write, end).await;
             return rows.map_err(|error| self.noted(locked, key, error));
         }
         let deadline = tokio::time::Instant::now() + self.config.timeout();
         loop {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             if let Some(turn) = locked.turn(key, left).await? {
-                let rows = session.rows_until(query(), Access::Write, end).await;
+                let rows = session.rows_until(query, Access::Write, end).await;
                 return rows.map_err(|error| found(turn, error));
             }
         }
@@ -140,16 +140,17 @@ impl Operations {
 
     /// Returns the claim's record, as far as it was committed.
     async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Owned>> {
-        let query = self.sql.owned.with(&Values::of_claim(claim));
+        let values = Values::of_claim(claim);
+        let query = self.sql.owned.with(&values)?;
         let rows = session.rows(query, Access::Read).await?;
-        let Some(row) = rows.first() else {
+        let Some(row) = rows.first().map(Columns::of) else {
             return Ok(None);
         };
-        let (token, is_attempts, counts): (i64, bool, bool) =
-            (cell(row, 2)?, cell(row, 3)?, cell(row, 4)?);
+        let (token, is_attempts, counts) =
+            (row.number(2)?, row.number(3)? != 0, row.number(4)? != 0);
         Ok(Some(Owned {
-            state: cell::<i16>(row, 0)?.into(),
-            result: cell(row, 1)?,
+            state: row.number(0)?,
+            result: row.optional_bytes(1)?.map(<[u8]>::to_vec),
             token,
             is_own: token == claim.token().as_i64() && is_attempts && counts,
         }))
@@ -162,16 +163,19 @@ impl Operations {
         lease: Duration,
     ) -> Result<Claim> {
         let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
-        let query = || self.sql.renew.with(&values);
+        let query = self.sql.renew.with(&values)?;
         let row = self.step(session, claim, query).await?.row()?;
-        Ok(renewed(claim, cell(&row, 1)?, cell(&row, 0)?))
+        let row = Columns::of(&row);
+        Ok(renewed(claim, row.number(1)?, row.number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let query = self.sql.get.with(&Values::of_key(key));
-        let rows = session.rows(query, Access::Read).await?;
+        let values = Values::of_key(key);
+        let rows = session
+            .rows(self.sql.get.with(&values)?, Access::Read)
+            .await?;
         rows.first()
-            .map_or(Ok(None), |row| Columns(row).live_record())
+            .map_or(Ok(None), |row| row::live_record(Columns::of(row)))
     }
 
     pub(crate) async fn maintain(
@@ -189,12 +193,12 @@ impl Operations {
         let values = Values::default()
             .with(Parameter::Limit, i64::from(limit))
             .with(Parameter::Result, &failure[..]);
-        let rows = session.rows(statement.with(&values), Access::Write).await?;
+        let query = statement.with(&values)?;
+        let rows = session.rows(query, Access::Write).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("a count has no row"))?;
-        let count: i64 = cell(row, 0)?;
-        Ok(u64::try_from(count).unwrap_or(0))
+        Ok(u64::try_from(Columns::of(row).number(0)?).unwrap_or(0))
     }
 }
 

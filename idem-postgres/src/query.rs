@@ -1,100 +1,117 @@
-//! [`Query`]: a statement with its values, which can be sent more than once.
+//! [`Query`]: a statement with its values; [`PgExecutor`]: the connection that runs it.
 
-use std::time::Duration;
+use std::borrow::Cow;
+use std::sync::Arc;
 
-use idem_sql::parameters::{Parameter, Value, Values};
-use idem_sql::sqlx::Missing;
+use async_trait::async_trait;
+use idem_core::Result;
+use idem_sql::executor::{Answer, BoundStatement, Executor};
+use idem_sql::parameters::{Value, Values};
+use idem_sql::sqlx::answer;
 use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArguments, Postgres};
-use sqlx::{Arguments, Encode, SqlStr, Type};
+use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::{Arguments, AssertSqlSafe};
 
-use crate::statements::Statement;
+use crate::error::cure;
+use crate::sqlstate::Cure;
+use crate::statements::{Statement, Text};
 
-/// A statement with its values.
+/// A statement with its values, for a connection of the store or a caller's transaction.
 #[derive(Debug)]
-pub(crate) struct Query {
-    statement: Statement,
-    values: PgArguments,
-    refused: Option<BoxDynError>,
-}
-
-/// A [`Query`] with all its values, ready to run alone or in a transaction.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    sql: SqlStr,
-    values: PgArguments,
+pub(crate) struct Query<'q> {
+    statement: &'q Statement,
+    values: Vec<Value<'q>>,
 }
 
 impl Statement {
-    /// Creates a query of a batch, which takes its arrays.
-    pub(crate) fn query(&self) -> Query {
-        Query::new(self.clone())
-    }
-
     /// Creates a query with the statement's values.
-    pub(crate) fn with(&self, values: &Values<'_>) -> Query {
-        let query = Query::new(self.clone());
-        let bind = |query: Query, &parameter: &Parameter| match values.get(parameter) {
-            Some(Value::Text(text)) => query.bind(*text),
-            Some(Value::OptionalText(text)) => query.bind(*text),
-            Some(Value::Bytes(bytes)) => query.bind(&**bytes),
-            Some(Value::Number(number)) => query.bind(*number),
-            Some(Value::OptionalNumber(number)) => query.bind(*number),
-            Some(Value::Flag(flag)) => query.bind(*flag),
-            None => query.bind(Missing(parameter)),
-        };
-        self.parameters().iter().fold(query, bind)
+    pub(crate) fn with<'q>(&'q self, values: &'q Values<'_>) -> Result<Query<'q>> {
+        let values = values.of(self.parameters())?;
+        Ok(self.batch(values))
+    }
+
+    /// Creates a query with the arrays of a batch.
+    pub(crate) fn batch<'q>(&'q self, values: Vec<Value<'q>>) -> Query<'q> {
+        let statement = self;
+        Query { statement, values }
     }
 }
 
-impl Query {
-    fn new(statement: Statement) -> Self {
-        Self {
-            statement,
-            values: PgArguments::default(),
-            refused: None,
-        }
-    }
-
-    /// Binds the next value. A value that cannot be encoded fails when the statement is sent.
-    pub(crate) fn bind<'v, T: Encode<'v, Postgres> + Type<Postgres>>(mut self, value: T) -> Self {
-        if let Err(error) = self.values.add(value) {
-            self.refused.get_or_insert(error);
-        }
-        self
-    }
-
+impl<'q> Query<'q> {
     /// Completes a statement that commits by itself.
-    pub(crate) fn alone(self) -> Result<Ready, sqlx::Error> {
-        let (sql, mark) = (self.statement.alone().sql(), self.statement.alone().mark);
-        self.bind(&mark[..]).ready(sql)
+    pub(crate) fn alone(self, is_persistent: bool) -> BoundStatement<'q> {
+        let text = self.statement.alone();
+        bound(text, self.values, is_persistent)
     }
 
-    /// Completes a statement in a caller's transaction, which waits up to `wait` for a lock.
-    pub(crate) fn within(self, wait: Duration) -> Result<Ready, sqlx::Error> {
+    /// Completes a statement in a caller's transaction, which waits that long for a lock.
+    pub(crate) fn within(self, wait: &'q str, is_persistent: bool) -> BoundStatement<'q> {
         let text = self.statement.within();
-        let (sql, mark, takes_wait) = (text.sql(), text.mark, text.takes_wait);
-        let query = self.bind(&mark[..]);
-        match takes_wait {
-            true => query.bind(format!("{}ms", wait.as_millis())).ready(sql),
-            false => query.ready(sql),
+        let mut statement = bound(text, self.values, is_persistent);
+        if text.takes_wait {
+            statement.values.push(Value::Text(wait));
         }
-    }
-
-    fn ready(self, sql: SqlStr) -> Result<Ready, sqlx::Error> {
-        match self.refused {
-            Some(error) => Err(sqlx::Error::Encode(error)),
-            None => Ok(Ready {
-                sql,
-                values: self.values,
-            }),
-        }
+        statement
     }
 }
 
-impl Ready {
-    /// Makes the driver's query, to be sent now.
-    pub(crate) fn query(&self) -> sqlx::query::Query<'static, Postgres, PgArguments> {
-        sqlx::query_with(self.sql.clone(), self.values.clone())
+fn bound<'q>(
+    text: &'q Text,
+    mut values: Vec<Value<'q>>,
+    is_persistent: bool,
+) -> BoundStatement<'q> {
+    values.push(Value::Bytes(Cow::Borrowed(&text.mark)));
+    BoundStatement {
+        text: Arc::clone(&text.sql),
+        values,
+        is_persistent,
+    }
+}
+
+/// A connection of the store's, or of a caller's transaction.
+#[derive(Debug)]
+pub(crate) struct PgExecutor<'c>(pub(crate) &'c mut PgConnection);
+
+#[async_trait]
+impl Executor for PgExecutor<'_> {
+    type Error = sqlx::Error;
+
+    /// Forgets the connection's statements after an error that says that they were prepared before
+    /// the table changed, so that the statement can be sent again on this connection.
+    async fn run(&mut self, statement: &BoundStatement<'_>) -> Result<Answer, sqlx::Error> {
+        let mut values = PgArguments::default();
+        for value in &statement.values {
+            bind(&mut values, value).map_err(sqlx::Error::Encode)?;
+        }
+        let query = sqlx::query_with(AssertSqlSafe(Arc::clone(&statement.text)), values);
+        let query = query.persistent(statement.is_persistent);
+        let answer = answer(&mut *self.0, query, |_, _| {}).await;
+        if answer
+            .as_ref()
+            .is_err_and(|error| cure(error) == Cure::Prepare)
+        {
+            // The caller gets the first error.
+            let _ = sqlx::Connection::clear_cached_statements(self.0).await;
+        }
+        answer
+    }
+}
+
+fn bind(values: &mut PgArguments, value: &Value<'_>) -> Result<(), BoxDynError> {
+    match value {
+        Value::Text(text) => values.add(*text),
+        Value::OptionalText(text) => values.add(*text),
+        Value::Bytes(bytes) => values.add(&**bytes),
+        Value::Number(number) => values.add(*number),
+        Value::OptionalNumber(number) => values.add(*number),
+        Value::Flag(flag) => values.add(*flag),
+        Value::Count(count) => values.add(*count),
+        Value::Texts(texts) => values.add(texts.iter().map(|text| &**text).collect::<Vec<_>>()),
+        Value::OptionalTexts(texts) => values.add(texts),
+        Value::ByteStrings(bytes) => {
+            values.add(bytes.iter().map(|each| &**each).collect::<Vec<_>>())
+        }
+        Value::Numbers(numbers) => values.add(numbers),
+        Value::Flags(flags) => values.add(flags),
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use idem_core::Result;
 use idem_core::backend::MAX_LOCK_WAIT;
-use sqlx::Connection;
-use sqlx::postgres::{PgConnection, PgRow};
+use idem_sql::cells::Row;
+use idem_sql::executor::{Answer, BoundStatement, Executor};
 
 use crate::config::{Config, StatementMode};
 use crate::connection::{ConnectionSource, End, Job, Progress};
 use crate::error::{Access, classify, cure};
-use crate::query::{Query, Ready};
+use crate::query::Query;
 use crate::sqlstate::Cure;
 
 /// How often a statement is sent again that lost to another transaction; each time another caller
@@ -27,15 +27,15 @@ pub(crate) enum Session<'s> {
         config: &'s Config,
     },
     Transaction {
-        connection: &'s mut PgConnection,
+        executor: Box<dyn Executor<Error = sqlx::Error> + 's>,
         mode: StatementMode,
-        /// How long a statement waits for a lock.
-        wait: Duration,
+        /// How long a statement waits for a lock, as the server reads it.
+        wait: String,
     },
 }
 
 impl<'s> Session<'s> {
-    pub(crate) async fn rows(&mut self, query: Query, sent: Access) -> Result<Vec<PgRow>> {
+    pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
         self.rows_until(query, sent, End::Commit).await
     }
 
@@ -43,10 +43,10 @@ impl<'s> Session<'s> {
     /// a savepoint.
     pub(crate) async fn rows_until(
         &mut self,
-        query: Query,
+        query: Query<'_>,
         sent: Access,
         end: End,
-    ) -> Result<Vec<PgRow>> {
+    ) -> Result<Vec<Row>> {
         let sent = match end {
             End::Commit => sent,
             End::Rollback => Access::Read,
@@ -58,17 +58,16 @@ impl<'s> Session<'s> {
                 config,
             } => Box::pin(alone(connections, config, query, sent, end)).await,
             Self::Transaction {
-                connection,
+                executor,
                 mode,
                 wait,
             } => {
-                let refused = |error| classify(error, Access::Read);
-                let ready = query.within(*wait).map_err(refused)?;
-                let rows = match end {
-                    End::Commit => within(connection, *mode, &ready).await,
-                    End::Rollback => undone(connection, *mode, &ready).await,
+                let statement = query.within(wait, *mode == StatementMode::Prepared);
+                let answer = match end {
+                    End::Commit => executor.run(&statement).await,
+                    End::Rollback => undone(&mut **executor, &statement).await,
                 };
-                rows.map_err(|error| classify(error, sent))
+                Ok(answer.map_err(|error| classify(error, sent))?.rows)
             }
         }
     }
@@ -94,33 +93,25 @@ impl<'s> Session<'s> {
     }
 }
 
-/// Returns the rows of a statement in a caller's transaction. Forgets statements that were prepared
-/// before the table changed, so that the transaction can be repeated on the same connection.
-async fn within(
-    connection: &mut PgConnection,
-    mode: StatementMode,
-    ready: &Ready,
-) -> Result<Vec<PgRow>, sqlx::Error> {
-    let query = ready.query().persistent(mode == StatementMode::Prepared);
-    let rows = query.fetch_all(&mut *connection).await;
-    if let Err(error) = &rows
-        && cure(error) == Cure::Prepare
-    {
-        // The caller gets the first error.
-        let _ = connection.clear_cached_statements().await;
-    }
-    rows
-}
-
+/// Runs a statement in a caller's transaction, and undoes its effect.
 async fn undone(
-    connection: &mut PgConnection,
-    mode: StatementMode,
-    ready: &Ready,
-) -> Result<Vec<PgRow>, sqlx::Error> {
-    let mut savepoint = connection.begin().await?;
-    let rows = within(&mut savepoint, mode, ready).await;
-    savepoint.rollback().await?;
-    rows
+    executor: &mut (dyn Executor<Error = sqlx::Error> + '_),
+    statement: &BoundStatement<'_>,
+) -> Result<Answer, sqlx::Error> {
+    let control = |text: &str| BoundStatement {
+        text: text.into(),
+        values: Vec::new(),
+        is_persistent: false,
+    };
+    executor.run(&control("SAVEPOINT idem_probe")).await?;
+    let answer = executor.run(statement).await;
+    for end in [
+        "ROLLBACK TO SAVEPOINT idem_probe",
+        "RELEASE SAVEPOINT idem_probe",
+    ] {
+        executor.run(&control(end)).await?;
+    }
+    answer
 }
 
 /// Returns the rows of a statement that commits by itself, within the time-out. A statement that
@@ -129,15 +120,15 @@ async fn undone(
 async fn alone(
     connections: &ConnectionSource,
     config: &Config,
-    query: Query,
+    query: Query<'_>,
     sent: Access,
     end: End,
-) -> Result<Vec<PgRow>> {
-    let ready = query.alone();
-    let ready = ready.map_err(|error| classify(error, Access::Read))?;
+) -> Result<Vec<Row>> {
+    let mode = config.statement_mode();
+    let statement = query.alone(mode == StatementMode::Prepared);
     let job = Job {
-        ready: &ready,
-        mode: config.statement_mode(),
+        statement: &statement,
+        mode,
         end,
     };
     let mut progress = Progress::default();
@@ -154,7 +145,7 @@ async fn repeated(
     connections: &ConnectionSource,
     job: Job<'_>,
     progress: &mut Progress,
-) -> Result<Vec<PgRow>, sqlx::Error> {
+) -> Result<Vec<Row>, sqlx::Error> {
     let mut pause = FIRST_PAUSE;
     for _ in 0..MAX_REPEATS {
         match connections.rows(job, progress).await {
@@ -169,9 +160,10 @@ async fn repeated(
 
 /// Returns how long a statement in a caller's transaction waits for a lock; hardly at all when the
 /// lock is known to be held.
-pub(crate) fn wait(is_locked: bool) -> Duration {
-    match is_locked {
+pub(crate) fn wait(is_locked: bool) -> String {
+    let wait = match is_locked {
         true => Duration::from_millis(1),
         false => MAX_LOCK_WAIT,
-    }
+    };
+    format!("{}ms", wait.as_millis())
 }

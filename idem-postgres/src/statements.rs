@@ -6,7 +6,6 @@ use std::sync::Arc;
 use idem_core::backend::MAX_LOCK_WAIT;
 use idem_sql::parameters::{Parameter, Placeholder, compile};
 use idem_sql::schema::fnv_1a;
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
 use crate::sql;
@@ -120,10 +119,6 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    pub(crate) fn sql(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.sql)).into_sql_str()
-    }
-
     fn new(text: &str, takes_wait: bool) -> Self {
         let number = values(text) + 1;
         let mark = mark(text);

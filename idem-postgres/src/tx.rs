@@ -9,6 +9,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{PgPool, PgTransaction};
 
 use crate::error::{Access, classify, is_transaction_retryable};
+use crate::query::PgExecutor;
 use crate::session::{Session, wait};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -50,7 +51,7 @@ impl PostgresStore {
         key: &Key,
     ) -> Session<'t> {
         Session::Transaction {
-            connection,
+            executor: Box::new(PgExecutor(connection)),
             mode: self.operations.config.statement_mode(),
             wait: wait(locked.is_locked(key)),
         }

@@ -1,7 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 pub mod batch;
+pub mod cells;
+pub mod claim;
 pub mod config;
+pub mod executor;
 pub mod maintenance;
 pub mod parameters;
 pub mod schema;

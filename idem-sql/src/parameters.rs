@@ -8,7 +8,9 @@ use std::borrow::Cow;
 
 use idem_core::backend::FinalResult;
 use idem_core::backend::check::CheckedClaim;
-use idem_core::{Claim, ClaimRequest, FailedPolicy, Key, StalePolicy};
+use idem_core::{
+    Claim, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Key, Result, StalePolicy,
+};
 
 macro_rules! parameters {
     ($($(#[$about:meta])* $name:ident = $text:literal,)*) => {
@@ -88,6 +90,29 @@ pub enum Value<'v> {
     OptionalNumber(Option<i64>),
     /// A condition.
     Flag(bool),
+    /// How many items a batch has.
+    Count(i32),
+    /// The texts of a batch's items.
+    Texts(Vec<Cow<'v, str>>),
+    /// The texts of a batch's items, each of which may be NULL.
+    OptionalTexts(Vec<Option<&'v str>>),
+    /// The bytes of a batch's items.
+    ByteStrings(Vec<Cow<'v, [u8]>>),
+    /// The numbers of a batch's items.
+    Numbers(Vec<i64>),
+    /// The conditions of a batch's items.
+    Flags(Vec<bool>),
+}
+
+impl Value<'_> {
+    /// Returns the same value, without a copy of text or bytes.
+    #[must_use]
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Self::Bytes(bytes) => Value::Bytes(Cow::Borrowed(bytes)),
+            other => other.clone(),
+        }
+    }
 }
 
 impl From<i64> for Value<'_> {
@@ -132,6 +157,7 @@ impl<'v> Values<'v> {
         let attempt = request.attempt().as_bytes().to_vec();
         let fails_when_stale = request.on_stale() == StalePolicy::Fail;
         let retries_failed = request.on_failed() == FailedPolicy::Retry;
+        let sweep_after = fails_when_stale.then_some(checked.lease);
         let metadata = Value::OptionalText(checked.metadata.as_deref());
         Self::of_key(request.key())
             .with(Parameter::Fingerprint, Value::Bytes(fingerprint.into()))
@@ -140,6 +166,8 @@ impl<'v> Values<'v> {
             .with(Parameter::Retention, checked.retention)
             .with(Parameter::FailsWhenStale, Value::Flag(fails_when_stale))
             .with(Parameter::RetriesFailed, Value::Flag(retries_failed))
+            .with(Parameter::Kept, checked.lease + checked.retention)
+            .with(Parameter::SweepAfter, Value::OptionalNumber(sweep_after))
             .with(Parameter::Metadata, metadata)
     }
 
@@ -158,11 +186,24 @@ impl<'v> Values<'v> {
         self
     }
 
-    /// Returns a value; `None` where the operation has none, which is a mistake of the backend's.
-    #[must_use]
-    pub fn get(&self, parameter: Parameter) -> Option<&Value<'v>> {
-        self.0[parameter as usize].as_ref()
+    /// Returns the values of these parameters, in this order.
+    ///
+    /// # Errors
+    ///
+    /// `Other` where the operation has set no value, which is a mistake of the backend's.
+    pub fn of(&self, parameters: &[Parameter]) -> Result<Vec<Value<'_>>> {
+        let value = |&parameter: &Parameter| match &self.0[parameter as usize] {
+            Some(value) => Ok(value.borrowed()),
+            None => Err(forgotten(parameter)),
+        };
+        parameters.iter().map(value).collect()
     }
+}
+
+fn forgotten(parameter: Parameter) -> Error {
+    let name = parameter.name();
+    let message = format!("the statement's parameter {name} has no value");
+    Error::new(ErrorKind::Other, Effect::None, message)
 }
 
 /// How a driver writes the places of parameters.
@@ -218,6 +259,16 @@ mod tests {
     use super::*;
 
     const TEMPLATE: &str = "UPDATE {table} SET a = {lease}, b = now() + {lease} WHERE {id} = id";
+
+    #[test]
+    fn a_value_that_an_operation_forgets_is_named() {
+        let parameters = [Parameter::Scope, Parameter::Lease];
+        let values = Values::default().with(Parameter::Scope, Value::Text("tenant"));
+        let error = values.of(&parameters).unwrap_err().to_string();
+        assert!(error.contains("parameter lease has no value"), "{error}");
+        let values = values.with(Parameter::Lease, 7);
+        assert_eq!(values.of(&parameters).unwrap().len(), 2);
+    }
 
     #[test]
     fn a_template_becomes_the_drivers_text() {

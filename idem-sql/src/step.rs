@@ -83,8 +83,8 @@ pub fn renewed(claim: &Claim, now: i64, lease_ends_at: i64) -> Claim {
 /// # Errors
 ///
 /// `Corrupt` where the bytes are no checkpoint.
-pub fn stored_checkpoint(stored: Option<Vec<u8>>) -> Result<Option<Checkpoint>> {
-    let stored = stored.map(Bytes::from);
+pub fn stored_checkpoint(stored: Option<&[u8]>) -> Result<Option<Checkpoint>> {
+    let stored = stored.map(Bytes::copy_from_slice);
     stored.as_ref().map(Checkpoint::decode).transpose()
 }
 

@@ -2,10 +2,15 @@
 
 use idem_core::backend::check;
 use idem_core::{ClaimOutcome, ClaimRequest, Finish, Result};
-use idem_sql::batch::CheckedFinish;
+use idem_sql::batch::{CheckedFinish, Item as _};
+use idem_sql::claim::ClaimParams;
 
+use crate::executor::SqliteExecutor;
 use crate::operations::Operations;
 use crate::session::Session;
+
+/// A claim, and the position of its answer.
+pub(crate) type Claim<'r> = (usize, ClaimParams<'r>);
 
 /// An answer for each item, or `None` so far.
 pub(crate) type Answers<T> = Vec<Option<Result<T>>>;
@@ -19,67 +24,67 @@ impl Operations {
         session: &mut Session<'_>,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
-        let checked = requests.iter().map(|request| {
-            check::batch_items(requests.len())?;
-            check::claim(request, &self.config.limits())
-        });
-        let mut answers: Answers<_> = checked.map(|checked| checked.err().map(Err)).collect();
-        let (duplicates, mut writes): (Vec<_>, Vec<_>) = (0..requests.len())
-            .filter(|&position| answers[position].is_none())
-            .partition(|&position| self.estimator.expects_duplicate(requests[position].key()));
-        let unheld = self
-            .answer_held(session, requests, duplicates, &mut answers)
-            .await;
-        self.insert_at_once(session, requests, &writes, &mut answers)
-            .await;
-        writes.retain(|&position| answers[position].is_none());
-        let mut writes = self
-            .answer_held(session, requests, writes, &mut answers)
-            .await;
+        let limits = self.config.limits();
+        let mut answers: Answers<_> = requests.iter().map(|_| None).collect();
+        let mut claims = Vec::with_capacity(requests.len());
+        for (position, request) in requests.iter().enumerate() {
+            let checked = check::batch_items(requests.len());
+            match checked.and_then(|()| ClaimParams::new(request, &limits)) {
+                Ok(params) => claims.push((position, params)),
+                Err(error) => answers[position] = Some(Err(error)),
+            }
+        }
+        let is_duplicate = |claim: &&Claim<'_>| self.estimator.expects_duplicate(claim.1.key());
+        let (duplicates, writes): (Vec<_>, Vec<_>) = claims.iter().partition(is_duplicate);
+        let unheld = self.answer_held(session, duplicates, &mut answers).await;
+        self.insert_at_once(session, &writes, &mut answers).await;
+        let mut writes = self.answer_held(session, writes, &mut answers).await;
         writes.extend(unheld);
         if !writes.is_empty() {
-            let claimed = self.claim_in_one_commit(session, requests, &writes).await;
-            fill(&mut answers, &writes, claimed);
+            let claimed = self.claim_in_one_commit(session, &writes, &answers).await;
+            let positions: Vec<_> = writes.iter().map(|(position, _)| *position).collect();
+            fill(&mut answers, &positions, claimed);
         }
         answers.into_iter().flatten().collect()
     }
 
-    /// Answers the claims of these positions that a read can answer; returns the other positions.
-    async fn answer_held(
+    /// Answers the claims that a read can answer and that have no answer yet; returns the others.
+    async fn answer_held<'c>(
         &self,
         session: &mut Session<'_>,
-        requests: &[ClaimRequest],
-        mut positions: Vec<usize>,
+        mut claims: Vec<&'c Claim<'c>>,
         answers: &mut Answers<ClaimOutcome>,
-    ) -> Vec<usize> {
-        for &position in &positions {
-            let held = self.held(session, &requests[position]).await;
-            answers[position] = held.transpose();
+    ) -> Vec<&'c Claim<'c>> {
+        claims.retain(|(position, _)| answers[*position].is_none());
+        for (position, params) in &claims {
+            answers[*position] = self.held(session, params).await.transpose();
         }
-        positions.retain(|&position| answers[position].is_none());
-        positions
+        claims.retain(|(position, _)| answers[*position].is_none());
+        claims
     }
 
     async fn claim_in_one_commit(
         &self,
         session: &mut Session<'_>,
-        requests: &[ClaimRequest],
-        writes: &[usize],
+        claims: &[&Claim<'_>],
+        answers: &Answers<ClaimOutcome>,
     ) -> Result<Vec<Result<ClaimOutcome>>> {
         let mut open = session.begin().await?;
-        let mut session = Session::Transaction(open.connection()?);
-        let mut claimed: Answers<_> = requests.iter().map(|_| None).collect();
-        self.insert_many(&mut session, requests, writes, &mut claimed)
-            .await?;
-        for &position in writes {
-            if claimed[position].is_none() {
-                let outcome = self.claim_seen(&mut session, &requests[position]).await;
-                claimed[position] = Some(outcome);
+        let mut session = Session::Transaction(Box::new(SqliteExecutor(open.connection()?)));
+        let mut claimed: Answers<_> = answers.iter().map(|_| None).collect();
+        self.insert_many(&mut session, claims, &mut claimed).await?;
+        for (position, params) in claims {
+            if claimed[*position].is_none() {
+                // The transaction has the write lock: the write comes first, and the record is read
+                // where it acquires nothing.
+                let outcome = self.claim_with(&mut session, params, true).await;
+                claimed[*position] = Some(outcome);
             }
         }
+        drop(session);
         open.commit().await?;
-        let mut take = |&position: &usize| claimed[position].take();
-        Ok(writes.iter().filter_map(&mut take).collect())
+        let mut take = |claim: &&Claim<'_>| claimed[claim.0].take();
+        Ok(claims.iter().filter_map(&mut take).collect())
     }
 
     pub(crate) async fn finish_many(
@@ -117,12 +122,13 @@ impl Operations {
         items: &[&CheckedFinish<'_>],
     ) -> Result<Vec<Result<()>>> {
         let mut open = session.begin().await?;
-        let mut session = Session::Transaction(open.connection()?);
+        let mut session = Session::Transaction(Box::new(SqliteExecutor(open.connection()?)));
         let mut finished = Vec::with_capacity(items.len());
         for item in items {
             let ended = self.finish(&mut session, item.claim, &item.result);
             finished.push(ended.await);
         }
+        drop(session);
         open.commit().await?;
         Ok(finished)
     }

@@ -3,26 +3,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use idem_core::backend::check;
-use idem_core::backend::check::CheckedClaim;
-use idem_core::{Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp};
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use idem_core::{ClaimOutcome, Result};
+use idem_sql::batch::Item as _;
+use idem_sql::cells::{Columns, Row};
+use idem_sql::parameters::Value;
 
-use crate::batch::Answers;
-use crate::error::decode;
+use crate::batch::{Answers, Claim};
 use crate::operations::Operations;
 use crate::session::Session;
-use crate::sql::PARAMETERS;
+use crate::sql::INSERT_VALUES;
 use crate::statements::INSERTED_AT_MOST;
-use crate::statements::Query;
-
-/// A claim, and the position of its answer.
-struct ClaimParams<'r> {
-    position: usize,
-    request: &'r ClaimRequest,
-    checked: CheckedClaim,
-}
 
 impl Operations {
     /// Answers the claims whose keys have no row: one statement, and outside of a transaction one
@@ -34,35 +24,30 @@ impl Operations {
     pub(crate) async fn insert_many(
         &self,
         session: &mut Session<'_>,
-        requests: &[ClaimRequest],
-        positions: &[usize],
+        claims: &[&Claim<'_>],
         answers: &mut Answers<ClaimOutcome>,
     ) -> Result<()> {
-        for positions in positions.chunks(INSERTED_AT_MOST) {
-            let mut claims = Vec::with_capacity(positions.len());
+        for claims in claims.chunks(INSERTED_AT_MOST) {
+            let mut sent = Vec::with_capacity(claims.len());
             // The attempt id of a row says which claim it is; of two claims of one attempt the
             // second is left out.
-            let mut by_attempt = HashMap::with_capacity(positions.len());
-            for &position in positions {
-                let request = &requests[position];
-                if let Entry::Vacant(slot) = by_attempt.entry(*request.attempt().as_bytes()) {
-                    slot.insert(claims.len());
-                    let checked = check::claim(request, &self.config.limits())?;
-                    claims.push(ClaimParams {
-                        position,
-                        request,
-                        checked,
-                    });
+            let mut by_attempt = HashMap::with_capacity(claims.len());
+            for claim in claims {
+                let attempt = claim.1.request.attempt();
+                if let Entry::Vacant(slot) = by_attempt.entry(*attempt.as_bytes()) {
+                    slot.insert(*claim);
+                    sent.push(*claim);
                 }
             }
-            let Some(rows) = self.inserted_rows(session, &claims).await? else {
+            let Some(rows) = self.inserted_rows(session, &sent).await? else {
                 return Ok(());
             };
-            for row in rows {
-                let (attempt, now) = inserted(&row)?;
-                if let Some(claim) = by_attempt.get(attempt).map(|&index| &claims[index]) {
-                    self.estimator.record(claim.request.key(), false);
-                    answers[claim.position] = Some(Ok(claim.won(now)));
+            for row in &rows {
+                let row = Columns::of(row);
+                if let Some((position, params)) = by_attempt.get(row.bytes(0)?) {
+                    self.estimator.record(params.key(), false);
+                    let claim = params.inserted(row.number(1)?);
+                    answers[*position] = Some(Ok(ClaimOutcome::Acquired(claim)));
                 }
             }
         }
@@ -73,15 +58,14 @@ impl Operations {
     pub(crate) async fn insert_at_once(
         &self,
         session: &mut Session<'_>,
-        requests: &[ClaimRequest],
-        positions: &[usize],
+        claims: &[&Claim<'_>],
         answers: &mut Answers<ClaimOutcome>,
     ) {
-        let inserted = self.insert_many(session, requests, positions, answers);
+        let inserted = self.insert_many(session, claims, answers);
         if let Err(error) = inserted.await {
             let each = error.for_each_item();
-            for &position in positions {
-                answers[position].get_or_insert_with(|| Err(each()));
+            for (position, _) in claims {
+                answers[*position].get_or_insert_with(|| Err(each()));
             }
         }
     }
@@ -89,63 +73,22 @@ impl Operations {
     async fn inserted_rows(
         &self,
         session: &mut Session<'_>,
-        claims: &[ClaimParams<'_>],
-    ) -> Result<Option<Vec<SqliteRow>>> {
+        claims: &[&Claim<'_>],
+    ) -> Result<Option<Vec<Row>>> {
         let (statement, size) = self.sql.insert_many(claims.len());
-        let mut query = sqlx::query(statement.text());
-        for claim in claims {
-            query = claim.bind(query);
+        let values: Vec<_> = claims.iter().map(|(_, params)| params.values()).collect();
+        let mut bound = Vec::with_capacity(size * INSERT_VALUES.len());
+        for values in &values {
+            bound.extend(values.of(INSERT_VALUES)?);
         }
-        for _ in claims.len()..size {
-            query = without_claim(query);
-        }
+        // The other rows are no claims.
+        bound.resize(size * INSERT_VALUES.len(), Value::OptionalText(None));
+        let statement = statement.bound(bound);
         match session {
-            Session::Store(..) => session.write_at_once(query).await,
-            Session::Transaction(_) => session.write(query).await.map(Some),
+            Session::Store(..) => session.write_at_once(statement).await,
+            Session::Transaction(_) => session.write(statement).await.map(Some),
         }
     }
-}
-
-impl ClaimParams<'_> {
-    fn bind<'q>(&'q self, query: Query<'q>) -> Query<'q> {
-        let (key, request) = (self.request.key(), self.request);
-        query
-            .bind(key.scope())
-            .bind(key.operation())
-            .bind(key.id())
-            .bind(request.fingerprint().to_bytes().to_vec())
-            .bind(&request.attempt().as_bytes()[..])
-            .bind(self.checked.lease)
-            .bind(self.checked.retention)
-            .bind(request.on_stale() == StalePolicy::Fail)
-            .bind(self.checked.metadata.as_deref())
-    }
-
-    fn won(&self, now: i64) -> ClaimOutcome {
-        ClaimOutcome::Acquired(Claim::new(
-            self.request.key().clone(),
-            FencingToken::from_i64(now),
-            self.request.attempt(),
-            1,
-            Timestamp::from_micros(now),
-            Timestamp::from_micros(now.saturating_add(self.checked.lease)),
-        ))
-    }
-}
-
-/// Binds the parameters of a row without a claim.
-fn without_claim(mut query: Query<'_>) -> Query<'_> {
-    for _ in 0..PARAMETERS {
-        query = query.bind(None::<&str>);
-    }
-    query
-}
-
-/// Returns the attempt that a row carries, and the clock when it was written.
-fn inserted(row: &SqliteRow) -> Result<(&[u8], i64)> {
-    let attempt = row.try_get_unchecked(0).map_err(decode)?;
-    let now = row.try_get_unchecked(1).map_err(decode)?;
-    Ok((attempt, now))
 }
 
 #[cfg(test)]
@@ -153,8 +96,10 @@ mod tests {
     use std::time::Duration;
 
     use idem_core::{
-        AttemptId, BatchStore, Fingerprint, IdempotencyStore, Key, Metadata, Response,
+        AttemptId, BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key, Limits, Metadata,
+        Response, StalePolicy,
     };
+    use idem_sql::claim::ClaimParams;
     use sqlx::Connection;
     use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
@@ -186,11 +131,13 @@ mod tests {
 
     async fn inserted(store: &SqliteStore, requests: &[ClaimRequest]) -> Vec<Option<&'static str>> {
         let mut answers: Answers<_> = requests.iter().map(|_| None).collect();
-        let all: Vec<_> = (0..requests.len()).collect();
+        let params = |request| ClaimParams::new(request, &Limits::DEFAULT).unwrap();
+        let claims: Vec<_> = requests.iter().map(params).enumerate().collect();
+        let all: Vec<_> = claims.iter().collect();
         until_idle(store).await;
         let operations = &store.operations;
         operations
-            .insert_at_once(&mut store.session(), requests, &all, &mut answers)
+            .insert_at_once(&mut store.session(), &all, &mut answers)
             .await;
         let name =
             |answer: Option<Result<ClaimOutcome>>| answer.map(|returned| returned.unwrap().name());
@@ -258,15 +205,15 @@ mod tests {
             let mut answers: Answers<_> = vec![None];
             until_idle(&store).await;
             let operations = &store.operations;
-            let requests = [request];
+            let claim = (0, ClaimParams::new(&request, &Limits::DEFAULT).unwrap());
             operations
-                .insert_at_once(&mut store.session(), &requests, &[0], &mut answers)
+                .insert_at_once(&mut store.session(), &[&claim], &mut answers)
                 .await;
             let Some(Ok(ClaimOutcome::Acquired(claim))) = answers.remove(0) else {
                 panic!("a fresh key")
             };
             let [written, expected] = [
-                row(&store, requests[0].key().id()).await,
+                row(&store, request.key().id()).await,
                 row(&store, alone.key().id()).await,
             ];
             assert_eq!(written, expected);

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use idem_core::backend::check;
 use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
+use idem_sql::cells::{Columns, Row};
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
-use sqlx::Row;
 
-use crate::error::decode;
 use crate::operations::Operations;
 use crate::session::Session;
 
@@ -21,7 +20,7 @@ impl Operations {
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
         let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
-        let rows = session.write(self.sql.checkpoint.query(&values)).await?;
+        let rows = session.write(self.sql.checkpoint.with(&values)?).await?;
         rows.first().map(drop).ok_or_else(Error::claim_lost)
     }
 
@@ -31,11 +30,9 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
         let values = Values::of_claim(claim);
-        let row = session
-            .read(self.sql.last_checkpoint.query(&values))
-            .await?;
-        let row = row.ok_or_else(Error::claim_lost)?;
-        stored_checkpoint(row.try_get_unchecked(0).map_err(decode)?)
+        let row = session.read(self.sql.last_checkpoint.with(&values)?);
+        let row = row.await?.ok_or_else(Error::claim_lost)?;
+        stored_checkpoint(Columns::of(&row).optional_bytes(0)?)
     }
 
     pub(crate) async fn advance(
@@ -50,11 +47,11 @@ impl Operations {
             .with(Parameter::Version, wanted)
             .with(Parameter::Retention, retention);
         for _ in 0..MAX_RETRIES {
-            if let Some(row) = session.read(self.sql.raised.query(&values)).await? {
-                let current: i64 = row.try_get_unchecked(0).map_err(decode)?;
+            if let Some(row) = session.read(self.sql.raised.with(&values)?).await? {
+                let current = Columns::of(&row).number(0)?;
                 return Ok(not_advanced(current.cast_unsigned(), version));
             }
-            let raise = self.sql.raise.query(&values);
+            let raise = self.sql.raise.with(&values)?;
             if !session.write(raise).await?.is_empty() {
                 return Ok(Advance::Advanced);
             }
@@ -68,9 +65,9 @@ impl Operations {
         source: &Key,
     ) -> Result<Option<u64>> {
         let values = Values::of_key(source);
-        let row = session.read(self.sql.watermark.query(&values)).await?;
-        let version = |row: sqlx::sqlite::SqliteRow| row.try_get_unchecked::<i64, _>(0);
-        let mark = row.map(version).transpose().map_err(decode)?;
+        let row = session.read(self.sql.watermark.with(&values)?).await?;
+        let mark = row.map(|row: Row| Columns::of(&row).number(0));
+        let mark = mark.transpose()?;
         Ok(mark.map(i64::cast_unsigned))
     }
 }

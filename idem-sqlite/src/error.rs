@@ -52,11 +52,6 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     with_meaning(meaning, sent, error)
 }
 
-/// Converts the error of an answer that cannot be read.
-pub(crate) fn decode(error: SqlxError) -> Error {
-    classify(error, Access::Write)
-}
-
 /// Returns SQLite's extended result code; -1, which is none, where there is none.
 fn code(database: &(dyn sqlx::error::DatabaseError + 'static)) -> i32 {
     database

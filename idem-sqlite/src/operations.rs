@@ -14,15 +14,13 @@ use std::time::Duration;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{DuplicateEstimator, FinalResult, check, encode_failure};
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Record, Result};
+use idem_sql::cells::{Columns, Row};
+use idem_sql::claim::ClaimParams;
 use idem_sql::maintenance::Task;
 use idem_sql::parameters::{Parameter, Values};
 use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 
 use crate::config::Config;
-use crate::error::decode;
-use crate::row::Columns;
 use crate::session::Session;
 use crate::statements::Statements;
 
@@ -51,52 +49,43 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let checked = check::claim(request, &self.config.limits())?;
+        let params = ClaimParams::new(request, &self.config.limits())?;
         if !self.estimator.expects_duplicate(request.key()) {
-            let values = Values::of_request(request, &checked);
-            let query = self.sql.acquire.query(&values);
-            let rows = session.write_at_once(query).await?.unwrap_or_default();
+            let values = params.values();
+            let statement = self.sql.acquire.with(&values)?;
+            let rows = session.write_at_once(statement).await?.unwrap_or_default();
             if let Some(row) = rows.first() {
                 self.estimator.record(request.key(), false);
-                return Columns(row).outcome(request);
+                return Columns::of(row).outcome(request);
             }
         }
-        self.claim_with(session, request, false).await
+        self.claim_with(session, &params, false).await
     }
 
-    /// Claims in a transaction that holds the write lock: writes first, and reads the record when
-    /// the write acquires nothing.
-    pub(crate) async fn claim_seen(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-    ) -> Result<ClaimOutcome> {
-        self.claim_with(session, request, true).await
-    }
-
+    /// Claims by reads and writes in turn. `seen`: the record was read a moment ago, so the write
+    /// comes first.
     pub(crate) async fn claim_with(
         &self,
         session: &mut Session<'_>,
-        request: &ClaimRequest,
+        params: &ClaimParams<'_>,
         mut seen: bool,
     ) -> Result<ClaimOutcome> {
-        let checked = check::claim(request, &self.config.limits())?;
-        let values = Values::of_request(request, &checked);
+        let (request, values) = (params.request, params.values());
         for _ in 0..MAX_RETRIES {
             let mut row = match std::mem::take(&mut seen) {
                 true => None,
-                false => session.read(self.sql.held.query(&values)).await?,
+                false => session.read(self.sql.held.with(&values)?).await?,
             };
             if row.is_none() {
-                let query = self.sql.acquire.query(&values);
-                row = session.write(query).await?.into_iter().next();
+                let statement = self.sql.acquire.with(&values)?;
+                row = session.write(statement).await?.into_iter().next();
             }
             let Some(row) = row else {
                 self.check_token(session, request.key()).await?;
                 tokio::task::yield_now().await;
                 continue;
             };
-            let outcome = Columns(&row).outcome(request)?;
+            let outcome = Columns::of(&row).outcome(request)?;
             let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
             self.estimator.record(request.key(), !acquired);
             if !is_abandoned(&outcome, request) {
@@ -112,7 +101,7 @@ impl Operations {
     /// Checks that the next token of the record can be greater.
     async fn check_token(&self, session: &mut Session<'_>, key: &Key) -> Result<()> {
         let values = Values::of_key(key);
-        match session.read(self.sql.exhausted.query(&values)).await? {
+        match session.read(self.sql.exhausted.with(&values)?).await? {
             None => Ok(()),
             Some(_) => Err(Error::corrupt(
                 "the record's fencing token is the largest number, which no clock gives, and no greater one is left; \
@@ -126,12 +115,11 @@ impl Operations {
     pub(crate) async fn held(
         &self,
         session: &mut Session<'_>,
-        request: &ClaimRequest,
+        params: &ClaimParams<'_>,
     ) -> Result<Option<ClaimOutcome>> {
-        let checked = check::claim(request, &self.config.limits())?;
-        let values = Values::of_request(request, &checked);
-        let row = session.read(self.sql.held.query(&values)).await?;
-        let held = row.map(|row| Columns(&row).outcome(request));
+        let (request, values) = (params.request, params.values());
+        let row = session.read(self.sql.held.with(&values)?).await?;
+        let held = row.map(|row| Columns::of(&row).outcome(request));
         let returned = held
             .transpose()?
             .filter(|outcome| !is_abandoned(outcome, request));
@@ -146,15 +134,15 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
-        seen: &SqliteRow,
+        seen: &Row,
     ) -> Result<Option<ClaimOutcome>> {
         let failure = encode_failure(&Failure::abandoned())?;
         let values = Values::of_key(request.key())
-            .with(Parameter::Token, Columns(seen).token()?.as_i64())
+            .with(Parameter::Token, Columns::of(seen).token()?.as_i64())
             .with(Parameter::Result, &failure[..]);
-        let rows = session.write(self.sql.abandon.query(&values)).await?;
+        let rows = session.write(self.sql.abandon.with(&values)?).await?;
         rows.first()
-            .map(|row| Columns(row).outcome(request))
+            .map(|row| Columns::of(row).outcome(request))
             .transpose()
     }
 
@@ -169,7 +157,7 @@ impl Operations {
             false => &self.sql.seal,
         };
         let values = Values::of_claim(claim).with_result(result);
-        let step = match session.write(statement.query(&values)).await?.is_empty() {
+        let step = match session.write(statement.with(&values)?).await?.is_empty() {
             true => Step::met(self.owned(session, claim).await?),
             false => Ok(Step::Done(())),
         };
@@ -183,12 +171,12 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
         let values = Values::of_claim(claim);
-        let Some(row) = session.read(self.sql.owned.query(&values)).await? else {
+        let Some(row) = session.read(self.sql.owned.with(&values)?).await? else {
             return Ok(None);
         };
-        let state = row.try_get_unchecked(0).map_err(decode)?;
-        let result = row.try_get_unchecked(1).map_err(decode)?;
-        Ok(Some((state, result)))
+        let row = Columns::of(&row);
+        let result = row.optional_bytes(1)?;
+        Ok(Some((row.number(0)?, result.map(<[u8]>::to_vec))))
     }
 
     pub(crate) async fn renew(
@@ -198,16 +186,15 @@ impl Operations {
         lease: Duration,
     ) -> Result<Claim> {
         let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
-        let rows = session.write(self.sql.renew.query(&values)).await?;
-        let row = rows.first().ok_or_else(Error::claim_lost)?;
-        let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
-        Ok(renewed(claim, number(1)?, number(0)?))
+        let rows = session.write(self.sql.renew.with(&values)?).await?;
+        let row = Columns::of(rows.first().ok_or_else(Error::claim_lost)?);
+        Ok(renewed(claim, row.number(1)?, row.number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let values = Values::of_key(key);
-        let row = session.read(self.sql.get.query(&values)).await?;
-        row.map(|row| Columns(&row).record()).transpose()
+        let row = session.read(self.sql.get.with(&values)?).await?;
+        row.map(|row| Columns::of(&row).record()).transpose()
     }
 
     pub(crate) async fn maintain(
@@ -225,7 +212,7 @@ impl Operations {
         let values = Values::default()
             .with(Parameter::Limit, i64::from(limit))
             .with(Parameter::Result, &failure[..]);
-        let rows = session.write(statement.query(&values)).await?;
+        let rows = session.write(statement.with(&values)?).await?;
         Ok(rows.len() as u64)
     }
 }

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use idem_core::Result;
+use idem_sql::cells::Row;
+use idem_sql::executor::{BoundStatement, Executor as _};
 use idem_sql::sqlx::{ConnectionGuard, Connections, Opener};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{Sqlite, SqlitePool};
 
 use crate::config::Config;
 use crate::error::{Access, classify};
+use crate::executor::SqliteExecutor;
 use crate::file::DatabaseFile;
 use crate::lock::Gate;
-use crate::statements::{INSERTED_AT_MOST, Query};
+use crate::statements::INSERTED_AT_MOST;
 
 /// How many connections read beside the writer.
 const READERS: usize = 4;
@@ -89,33 +92,38 @@ impl Pools {
         closing.await;
     }
 
-    /// Runs a read of one row at most: the statement has ended when the row is there.
-    pub(crate) async fn read(&self, query: Query<'_>) -> Result<Option<SqliteRow>> {
+    /// Runs a read of one row at most.
+    pub(crate) async fn read(&self, statement: &BoundStatement<'_>) -> Result<Option<Row>> {
         self.file.before_read()?;
         let at = |error| classify(error, Access::Read);
         let Some(own) = self.own() else {
             let mut connection = self.shared.acquire().await.map_err(at)?;
-            return query.fetch_optional(&mut *connection).await.map_err(at);
+            let answer = SqliteExecutor(&mut connection).run(statement).await;
+            return Ok(answer.map_err(at)?.rows.into_iter().next());
         };
         let mut guard = own.readers.acquire().await.map_err(at)?;
         let connection = connection(&mut guard).map_err(at)?;
-        let row = query.fetch_optional(connection).await.map_err(at)?;
+        let answer = SqliteExecutor(connection).run(statement).await;
+        let answer = answer.map_err(at)?;
         guard.done();
-        Ok(row)
+        Ok(answer.rows.into_iter().next())
     }
 
     /// Reads on a connection of the shared pool, to find its settings.
     pub(crate) async fn read_shared(
         &self,
-        query: Query<'_>,
+        statement: &BoundStatement<'_>,
         config: &Config,
-    ) -> Result<Option<SqliteRow>> {
+    ) -> Result<Option<Row>> {
         let work = async {
             let mut connection = self.shared.acquire().await?;
-            query.fetch_optional(&mut *connection).await
+            SqliteExecutor(&mut connection).run(statement).await
         };
         match tokio::time::timeout(config.timeout(), work).await {
-            Ok(read) => read.map_err(|error| classify(error, Access::Read)),
+            Ok(read) => {
+                let answer = read.map_err(|error| classify(error, Access::Read))?;
+                Ok(answer.rows.into_iter().next())
+            }
             Err(_) => Err(Access::Read.timed_out(config.timeout())),
         }
     }

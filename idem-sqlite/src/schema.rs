@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use idem_core::{Error, ErrorKind, Result, async_trait};
+use idem_sql::cells::Columns;
+use idem_sql::executor::BoundStatement;
+use idem_sql::parameters;
 use idem_sql::schema::{self, CatalogueRow, NeededColumn, Schema, Table, differs};
 use serde_json::Value;
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::AssertSqlSafe;
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
-use crate::error::{Access, classify, decode};
+use crate::error::{Access, classify};
 use crate::store::{BACKEND, SqliteStore};
 use crate::transaction::WriteTransaction;
 
@@ -96,11 +99,14 @@ impl Schema for SqliteSchema<'_> {
 
     /// The rows come as one JSON text.
     async fn rows(&self, query: &'static str, table: &Table) -> Result<Vec<CatalogueRow>> {
-        let query = sqlx::query(query).bind(&*table.name);
-        let row = self.0.session().read(query).await?;
+        let statement = BoundStatement {
+            text: query.into(),
+            values: vec![parameters::Value::Text(&table.name)],
+            is_persistent: true,
+        };
+        let row = self.0.session().read(statement).await?;
         let row = row.ok_or_else(|| Error::corrupt("an aggregate has no row"))?;
-        let json: String = row.try_get_unchecked(0).map_err(decode)?;
-        let rows: Vec<Vec<Value>> = serde_json::from_str(&json)
+        let rows: Vec<Vec<Value>> = serde_json::from_str(Columns::of(&row).text(0)?)
             .map_err(|error| differs(table, "it cannot be read").with_source(error))?;
         let text = |value: Value| match value {
             Value::String(text) => text,

@@ -1,19 +1,19 @@
 //! [`Session`]: runs statements on a connection of the store, or in a transaction.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use idem_sql::cells::Row;
+use idem_sql::executor::{BoundStatement, Executor};
 
 use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::pools::Pools;
-use crate::statements::Query;
 use crate::transaction::WriteTransaction;
 
 /// Runs single statements.
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Store(&'s Pools, &'s Config),
-    Transaction(&'s mut SqliteConnection),
+    Transaction(Box<dyn Executor<Error = sqlx::Error> + 's>),
 }
 
 impl Session<'_> {
@@ -30,31 +30,32 @@ impl Session<'_> {
     }
 
     /// Returns the row of a statement that reads one at most.
-    pub(crate) async fn read(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
+    pub(crate) async fn read(&mut self, statement: BoundStatement<'_>) -> Result<Option<Row>> {
         let (pools, config) = match self {
             Self::Store(pools, config) => (pools, config),
-            Self::Transaction(connection) => {
-                let row = query.fetch_optional(&mut **connection).await;
-                return row.map_err(|error| classify(error, Access::Read));
+            Self::Transaction(executor) => {
+                let answer = executor.run(&statement).await;
+                let answer = answer.map_err(|error| classify(error, Access::Read))?;
+                return Ok(answer.rows.into_iter().next());
             }
         };
-        match tokio::time::timeout(config.timeout(), pools.read(query)).await {
+        match tokio::time::timeout(config.timeout(), pools.read(&statement)).await {
             Ok(result) => result,
             Err(_) => Err(Access::Read.timed_out(config.timeout())),
         }
     }
 
     /// Returns the rows of a statement that writes, which are few.
-    pub(crate) async fn write(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
+    pub(crate) async fn write(&mut self, statement: BoundStatement<'_>) -> Result<Vec<Row>> {
         let (pools, config) = match self {
             Self::Store(pools, config) => (pools, config),
-            Self::Transaction(connection) => {
-                let rows = query.fetch_all(&mut **connection).await;
-                return rows.map_err(|error| classify(error, Access::Write));
+            Self::Transaction(executor) => {
+                let answer = executor.run(&statement).await;
+                return Ok(answer.map_err(|error| classify(error, Access::Write))?.rows);
             }
         };
         let mut under_way = Access::Read;
-        let work = pools.write(query, &mut under_way);
+        let work = pools.write(&statement, &mut under_way);
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(result) => result,
             Err(_) => Err(under_way.timed_out(config.timeout())),
@@ -65,13 +66,13 @@ impl Session<'_> {
     /// to. In a transaction the statement is not tried.
     pub(crate) async fn write_at_once(
         &mut self,
-        query: Query<'_>,
-    ) -> Result<Option<Vec<SqliteRow>>> {
+        statement: BoundStatement<'_>,
+    ) -> Result<Option<Vec<Row>>> {
         let Self::Store(pools, config) = self else {
             return Ok(None);
         };
         let mut under_way = Access::Read;
-        let work = pools.write_at_once(query, &mut under_way);
+        let work = pools.write_at_once(&statement, &mut under_way);
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(result) => result,
             Err(_) => Err(under_way.timed_out(config.timeout())),

@@ -1,10 +1,10 @@
 //! The settings of a connection that the store refuses.
 
 use idem_core::Result;
+use idem_sql::cells::Columns;
+use idem_sql::executor::BoundStatement;
 use idem_sql::schema::misconfigured;
-use sqlx::{AssertSqlSafe, Row};
 
-use crate::error::decode;
 use crate::store::SqliteStore;
 
 /// A setting of a connection, the values with which the store does not keep its promises, and the
@@ -48,11 +48,15 @@ impl SqliteStore {
     pub(crate) async fn check_settings(&self) -> Result<()> {
         let config = &self.operations.config;
         for &(name, refused, why) in REFUSED {
-            let query = sqlx::query(AssertSqlSafe(format!("PRAGMA {name}")));
-            let Some(row) = self.pools.read_shared(query, config).await? else {
+            let statement = BoundStatement {
+                text: format!("PRAGMA {name}").into(),
+                values: Vec::new(),
+                is_persistent: true,
+            };
+            let Some(row) = self.pools.read_shared(&statement, config).await? else {
                 continue;
             };
-            let value: String = row.try_get_unchecked(0).map_err(decode)?;
+            let value = Columns::of(&row).text(0)?;
             let is_memory = name == "journal_mode" && !self.pools.file.is_watched();
             if refused.contains(&&*value.to_lowercase()) && !is_memory {
                 return Err(misconfigured(format!(

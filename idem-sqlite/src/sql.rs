@@ -9,6 +9,8 @@
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
 
+use idem_sql::parameters::Parameter;
+
 /// Reads the clock in microseconds.
 macro_rules! now {
     () => {
@@ -16,7 +18,7 @@ macro_rules! now {
     };
 }
 
-/// The columns that `row.rs` reads of a record, in this order.
+/// The columns of a record, in the order in which they are read.
 macro_rules! columns {
     ($won:literal, $result:literal) => {
         concat!(
@@ -129,9 +131,8 @@ pub(crate) const EXHAUSTED: &str = concat!(
     " AND token = 9223372036854775807",
 );
 
-/// Inserts claims of many keys that have no row. Each claim has [`PARAMETERS`] parameters: key,
-/// fingerprint, attempt id, lease, retention, whether a stale claim fails, metadata. A row whose
-/// key is NULL is no claim. The clock is read once.
+/// Inserts claims of many keys that have no row, with the values [`INSERT_VALUES`] for each. A row
+/// whose key is NULL is no claim. The clock is read once.
 ///
 /// Runs under the write lock, and writes no row that exists, whatever its state: [`HELD`] and
 /// [`ACQUIRE`] decide those claims. Of two claims of one key, the first that the statement comes to
@@ -141,8 +142,18 @@ pub(crate) fn insert_many(claims: usize) -> String {
     [INSERT_MANY, &values, INSERTED].concat()
 }
 
-/// How many parameters of [`insert_many`] a claim has.
-pub(crate) const PARAMETERS: usize = 9;
+/// The values of each row of [`insert_many`].
+pub(crate) const INSERT_VALUES: &[Parameter] = &[
+    Parameter::Scope,
+    Parameter::Operation,
+    Parameter::Id,
+    Parameter::Fingerprint,
+    Parameter::AttemptId,
+    Parameter::Lease,
+    Parameter::Retention,
+    Parameter::FailsWhenStale,
+    Parameter::Metadata,
+];
 
 const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?)";
 

@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
+use idem_core::Result;
+use idem_sql::executor::BoundStatement;
 use idem_sql::parameters::{Parameter, Placeholder, Value, Values, compile};
-use idem_sql::sqlx::Missing;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
 use crate::sql;
-
-/// A statement with its values.
-pub(crate) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 /// How many claims one statement inserts at most.
 pub(crate) const INSERTED_AT_MOST: usize = 256;
@@ -81,39 +77,17 @@ impl Statement {
         }
     }
 
-    pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.text)).into_sql_str()
+    /// Creates the statement with its values.
+    pub(crate) fn with<'v>(&self, values: &'v Values<'_>) -> Result<BoundStatement<'v>> {
+        Ok(self.bound(values.of(&self.parameters)?))
     }
 
-    /// Binds the statement's parameters.
-    pub(crate) fn query<'q>(&self, values: &'q Values<'_>) -> Query<'q> {
-        let bind = |query: Query<'q>, &parameter: &Parameter| match values.get(parameter) {
-            Some(Value::Text(text)) => query.bind(*text),
-            Some(Value::OptionalText(text)) => query.bind(*text),
-            Some(Value::Bytes(bytes)) => query.bind(&**bytes),
-            Some(Value::Number(number)) => query.bind(*number),
-            Some(Value::OptionalNumber(number)) => query.bind(*number),
-            Some(Value::Flag(flag)) => query.bind(*flag),
-            None => query.bind(Missing(parameter)),
-        };
-        let query = sqlx::query(self.text());
-        self.parameters.iter().fold(query, bind)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_value_that_an_operation_forgets_is_named() {
-        let pool = sqlx::SqlitePool::connect("sqlite::memory:").await.unwrap();
-        let statement = Statement::new("SELECT {scope}, {lease}");
-        let values = Values::default().with(Parameter::Scope, Value::Text("tenant"));
-        let returned = statement.query(&values).fetch_all(&pool).await;
-        let error = returned.unwrap_err().to_string();
-        assert!(error.contains("parameter lease has no value"), "{error}");
-        let values = values.with(Parameter::Lease, 7);
-        assert!(statement.query(&values).fetch_all(&pool).await.is_ok());
+    /// Creates the statement with these values.
+    pub(crate) fn bound<'v>(&self, values: Vec<Value<'v>>) -> BoundStatement<'v> {
+        BoundStatement {
+            text: Arc::clone(&self.text),
+            values,
+            is_persistent: true,
+        }
     }
 }

@@ -8,6 +8,7 @@ use idem_sql::transactions::TransactionSource;
 use sqlx::{SqlitePool, SqliteTransaction};
 
 use crate::error::{Access, classify, is_transaction_retryable};
+use crate::executor::SqliteExecutor;
 use crate::file::DatabaseFile;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
@@ -44,7 +45,7 @@ impl SqliteStore {
     /// The caller commits, so the store cannot check the file afterwards: see `DatabaseFile`.
     fn session_in<'t>(&self, transaction: &'t mut SqliteTransaction<'_>) -> Result<Session<'t>> {
         self.pools.file.before_write()?;
-        Ok(Session::Transaction(transaction))
+        Ok(Session::Transaction(Box::new(SqliteExecutor(transaction))))
     }
 }
 

@@ -1,13 +1,12 @@
 //! Statements that write, and their wait for the write lock.
 
 use idem_core::Result;
-use sqlx::query_with;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Execute, SqlStr};
+use idem_sql::cells::Row;
+use idem_sql::executor::{BoundStatement, Executor as _};
 
 use crate::error::{Access, classify, is_transaction_retryable};
+use crate::executor::SqliteExecutor;
 use crate::pools::{Pools, connection};
-use crate::statements::Query;
 use crate::wait::{Hasty, Wait};
 
 impl Pools {
@@ -15,12 +14,11 @@ impl Pools {
     /// `under_way` from the moment that the statement may have an effect.
     pub(crate) async fn write(
         &self,
-        query: Query<'_>,
+        statement: &BoundStatement<'_>,
         under_way: &mut Access,
-    ) -> Result<Vec<SqliteRow>> {
-        let statement = Repeatable::of(query).map_err(|error| classify(error, Access::Read))?;
+    ) -> Result<Vec<Row>> {
         if (self.own().is_none() || self.is_idle())
-            && let Some(rows) = self.try_write(statement.query(), under_way).await?
+            && let Some(rows) = self.try_write(statement, under_way).await?
         {
             return Ok(rows);
         }
@@ -28,12 +26,12 @@ impl Pools {
             Ok(wait) => wait,
             // The lock was taken a moment ago, and may be free by now.
             Err(error) => {
-                let tried = self.try_write(statement.query(), under_way).await?;
+                let tried = self.try_write(statement, under_way).await?;
                 return tried.ok_or(error);
             }
         };
         loop {
-            if let Some(rows) = self.try_write(statement.query(), under_way).await? {
+            if let Some(rows) = self.try_write(statement, under_way).await? {
                 self.gate.found_free();
                 return Ok(rows);
             }
@@ -45,11 +43,11 @@ impl Pools {
     /// `None`, and nothing has happened. On the caller's pool it always returns `None`.
     pub(crate) async fn write_at_once(
         &self,
-        query: Query<'_>,
+        statement: &BoundStatement<'_>,
         under_way: &mut Access,
-    ) -> Result<Option<Vec<SqliteRow>>> {
+    ) -> Result<Option<Vec<Row>>> {
         match self.own().is_some() && self.is_idle() {
-            true => self.try_write(query, under_way).await,
+            true => self.try_write(statement, under_way).await,
             false => Ok(None),
         }
     }
@@ -57,18 +55,22 @@ impl Pools {
     /// Tries the statement without waiting for the lock; `None` when it is taken.
     async fn try_write(
         &self,
-        query: Query<'_>,
+        statement: &BoundStatement<'_>,
         under_way: &mut Access,
-    ) -> Result<Option<Vec<SqliteRow>>> {
+    ) -> Result<Option<Vec<Row>>> {
         self.file.before_write()?;
         let harmless = |error| classify(error, Access::Read);
         let written = match self.own() {
             Some(own) => {
-                let mut guard = own.writer.acquire().await.map_err(harmless)?;
+                let mut guard = match own.writer.acquire().await {
+                    // The last connection of the file, which closes at this moment, keeps a new one
+                    // out: https://www.sqlite.org/wal.html#sometimes_queries_return_sqlite_busy_in_wal_mode
+                    Err(error) if is_transaction_retryable(&error) => return Ok(None),
+                    guard => guard.map_err(harmless)?,
+                };
                 *under_way = Access::Write;
-                let written = query
-                    .fetch_all(connection(&mut guard).map_err(harmless)?)
-                    .await;
+                let connection = connection(&mut guard).map_err(harmless)?;
+                let written = SqliteExecutor(connection).run(statement).await;
                 if written.is_ok() || is_locked(&written) {
                     guard.done();
                 }
@@ -77,15 +79,15 @@ impl Pools {
             None => {
                 let mut hasty = Hasty::acquire(self).await.map_err(harmless)?;
                 *under_way = Access::Write;
-                let written = query.fetch_all(hasty.connection()).await;
+                let written = SqliteExecutor(hasty.connection()).run(statement).await;
                 hasty.give_back().await;
                 written
             }
         };
         match written {
-            Ok(rows) => {
+            Ok(answer) => {
                 self.file.after_write()?;
-                Ok(Some(rows))
+                Ok(Some(answer.rows))
             }
             Err(error) if is_transaction_retryable(&error) => {
                 *under_way = Access::Read;
@@ -100,33 +102,13 @@ fn is_locked<T>(written: &Result<T, sqlx::Error>) -> bool {
     matches!(written, Err(error) if is_transaction_retryable(error))
 }
 
-/// A statement that can be sent again. A copy shares its text and its arguments.
-struct Repeatable {
-    text: SqlStr,
-    arguments: SqliteArguments,
-}
-
-impl Repeatable {
-    fn of(mut query: Query<'_>) -> Result<Self, sqlx::Error> {
-        let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?;
-        Ok(Self {
-            arguments: arguments.unwrap_or_default(),
-            text: query.sql(),
-        })
-    }
-
-    fn query(&self) -> Query<'static> {
-        query_with(self.text.clone(), self.arguments.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key};
+    use idem_sql::parameters::Value;
     use sqlx::Connection;
-
     use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
     use super::*;
@@ -145,11 +127,18 @@ mod tests {
         (folder, store)
     }
 
+    fn insert() -> BoundStatement<'static> {
+        BoundStatement {
+            text: "INSERT INTO written VALUES (?1) RETURNING 1".into(),
+            values: vec![Value::Number(1)],
+            is_persistent: true,
+        }
+    }
+
     /// Returns how many rows a statement has written at once, if it ran.
     async fn written_at_once(store: &SqliteStore) -> Option<usize> {
-        let query = sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
         let mut under_way = Access::Read;
-        let rows = store.pools.write_at_once(query, &mut under_way).await;
+        let rows = store.pools.write_at_once(&insert(), &mut under_way).await;
         let rows = rows.unwrap();
         assert_eq!(under_way == Access::Write, rows.is_some());
         rows.map(|rows| rows.len())
@@ -217,9 +206,8 @@ mod tests {
     async fn a_write_that_finds_the_lock_taken_waits_for_it() {
         let (_folder, store) = store().await;
         let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
-        let query = || sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
-        let mut under_way = Access::Read;
-        let write = store.pools.write(query(), &mut under_way);
+        let (insert, mut under_way) = (insert(), Access::Read);
+        let write = store.pools.write(&insert, &mut under_way);
         let (rows, ended) = tokio::join!(write, lock.commit());
         ended.unwrap();
         assert_eq!(rows.unwrap().len(), 1);

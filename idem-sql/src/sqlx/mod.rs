@@ -3,11 +3,11 @@
 mod connections;
 mod error;
 mod guard;
-mod missing;
 mod opener;
+mod row;
 
 pub use connections::Connections;
 pub use error::{Meaning, driver_meaning, with_meaning};
 pub use guard::{CloseUnlessDone, ConnectionGuard};
-pub use missing::Missing;
 pub use opener::{Opener, Ready};
+pub use row::{SqlxRow, answer};
