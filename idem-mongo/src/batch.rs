@@ -12,7 +12,6 @@ use idem_core::backend::{FinalResult, check};
 use idem_core::{ClaimOutcome, ClaimRequest, Finish, Key, Result};
 
 use crate::claim_batcher::{Answer as Answered, MAX_BATCH_SIZE};
-use crate::error::Access;
 use crate::operations::{Operations, since};
 use crate::row::Row;
 use crate::session::Session;
@@ -155,11 +154,11 @@ impl Operations {
                 continue;
             };
             let answer = match first.take() {
-                Some(First::Tried(Some(answer))) => answer,
-                Some(First::Tried(None)) => self
-                    .claim_after(request, None)
-                    .await
-                    .map_err(|error| since(error, Access::Write)),
+                Some(First::Tried(Answered::Decided(outcome))) => outcome,
+                Some(First::Tried(Answered::Alone(sent))) => {
+                    let claimed = self.claim_after(request, None).await;
+                    claimed.map_err(|error| since(error, sent))
+                }
                 Some(First::Seen(seen)) => self.claim_after(request, seen).await,
                 None => self.claim(&mut Session::alone(&self.config), request).await,
             };

@@ -9,6 +9,7 @@ use idem_core::backend::{Batcher, TryTurn, Turn, check};
 use idem_core::{ClaimOutcome, ClaimRequest, Result};
 use tokio::time::Instant;
 
+use crate::error::Access;
 use crate::locked::TIMEOUT_FACTOR;
 use crate::operations::Operations;
 use crate::row::Row;
@@ -23,9 +24,13 @@ pub(crate) const MAX_BATCH_SIZE: usize = 64;
 /// one, which then has more claims.
 const AT_A_TIME: usize = 2;
 
-/// The outcome of a claim in a batch; `None` where the claim has to be sent by itself, although the
-/// batch may have written it.
-pub(crate) type Answer = Option<Result<ClaimOutcome>>;
+/// The answer to a claim in a batch.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Decided(Result<ClaimOutcome>),
+    /// It has to be sent by itself; after a write, the batch may have written it.
+    Alone(Access),
+}
 
 /// Claims the keys of concurrent callers with one command.
 #[derive(Clone)]
@@ -66,7 +71,10 @@ impl Operations {
     /// others are sent by themselves. Otherwise the server is slow, and the next command has the
     /// claims that are not written yet; so a slow server writes none twice.
     pub(crate) async fn claim_together(&self, requests: &[&ClaimRequest]) -> Vec<Answer> {
-        let mut answers: Vec<Answer> = requests.iter().map(|_| None).collect();
+        let mut answers: Vec<Answer> = requests
+            .iter()
+            .map(|_| Answer::Alone(Access::Read))
+            .collect();
         // An error leaves the claims to themselves: each has its own time and its own error.
         let _ = self.claim_open(requests, &mut answers).await;
         answers
@@ -76,6 +84,9 @@ impl Operations {
         let session = Session::alone(&self.config);
         let begun = Instant::now();
         let mut open = self.open(requests);
+        for claim in &open {
+            answers[claim.position] = Answer::Alone(Access::Write);
+        }
         let is_bounded = self.has_transactions.load(Ordering::Relaxed);
         let mut within = match is_bounded {
             true => self.write_timeout.get(),
@@ -103,7 +114,10 @@ impl Operations {
                         return Ok(());
                     };
                     if self.is_held(&session, first.params.request.key()).await? {
-                        open.swap_remove(0).turn.found_locked();
+                        // Another transaction has written it, so this claim has not.
+                        let locked = open.swap_remove(0);
+                        answers[locked.position] = Answer::Alone(Access::Read);
+                        locked.turn.found_locked();
                         return Ok(());
                     }
                     if open.len() == count {
@@ -151,11 +165,10 @@ impl Operations {
             let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
             self.estimator.record(key, !acquired);
         }
-        let answer = outcome.transpose();
-        let is_open = answer.is_none();
-        if let Some(slot) = answers.get_mut(claim.position) {
-            *slot = answer;
-        }
-        is_open
+        let Some(outcome) = outcome.transpose() else {
+            return true;
+        };
+        answers[claim.position] = Answer::Decided(outcome);
+        false
     }
 }

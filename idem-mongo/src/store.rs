@@ -14,7 +14,7 @@ use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
 
-use crate::claim_batcher::ClaimBatcher;
+use crate::claim_batcher::{Answer, ClaimBatcher};
 use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::lookup_batcher::LookupBatcher;
@@ -133,14 +133,14 @@ impl MongoStore {
             }
         }
         let claimed = self.claims.0.ask(request.clone());
-        match session.wait_for(Access::Write, claimed).await?.flatten() {
-            Some(answer) => answer,
-            // The batch may have written the claim, which this recognises.
-            None => operations
-                .claim_from(&mut session, &params, None)
-                .await
-                .map_err(|error| since(error, Access::Write)),
-        }
+        let sent = match session.wait_for(Access::Write, claimed).await? {
+            Some(Answer::Decided(outcome)) => return outcome,
+            Some(Answer::Alone(sent)) => sent,
+            None => Access::Write,
+        };
+        // This recognises a claim that the batch has written.
+        let claimed = operations.claim_from(&mut session, &params, None).await;
+        claimed.map_err(|error| since(error, sent))
     }
 
     /// Looks up the record together with concurrent callers.

@@ -160,9 +160,9 @@ async fn no_shortcut_changes_how_a_claim_ends(cx: &Context) -> CaseResult {
                 }
                 done?;
                 assert_eq!(state(&store, &request).await?, states[first], "{name}");
-                for second in 0..3 {
+                for (second, end) in ends.iter().enumerate() {
                     let again = format!("{name} {second}");
-                    let done = finish_in(cx, &store, way, &again, &ends[second]).await?;
+                    let done = finish_in(cx, &store, way, &again, end).await?;
                     let kind = done.map_err(|error| error.kind());
                     let expected = match (first, second) {
                         _ if first == second => Ok(()),
