@@ -1,9 +1,9 @@
 //! Many claims or completions at once.
 //!
 //! For operations whose claims mostly meet a record, one command reads all keys of a batch, so
-//! duplicates share one round trip. Writes go key by key, a few at a time, because batched writes
-//! answer with counts, which do not prove that a single item has won. This holds for `bulkWrite`
-//! (MongoDB 8.0) and for an `update` with many statements.
+//! duplicates share one round trip. One command claims many fresh keys, and one read proves the
+//! claims, because the answer of a batched write does not. The other writes go key by key, a few at
+//! a time.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,8 @@ use futures_util::{StreamExt, stream};
 use idem_core::backend::{FinalResult, check};
 use idem_core::{ClaimOutcome, ClaimRequest, Finish, Key, Result};
 
-use crate::operations::Operations;
+use crate::claim_batcher::{Answer as Answered, MAX_BATCH_SIZE};
+use crate::operations::{Operations, since};
 use crate::row::Row;
 use crate::session::Session;
 use crate::statements::ClaimParams;
@@ -21,6 +22,14 @@ const MAX_ITEMS: usize = 500;
 
 /// Most items written at a time.
 const AT_A_TIME: usize = 32;
+
+/// The state of the first claim of a key, before it is made by itself.
+enum First {
+    /// The record that was read, if there is one.
+    Seen(Option<Row>),
+    /// A batch has tried it.
+    Tried(Answered),
+}
 
 /// An item's position in the batch, and its result.
 type Answer<T> = (usize, Result<T>);
@@ -63,10 +72,17 @@ impl Operations {
             };
             match found {
                 Ok(mut seen) => {
+                    let mut tried = self.claim_unseen(requests, groups, &seen).await;
                     let claims = groups.iter().map(|group| {
                         let first = group.first().and_then(|&position| requests.get(position));
-                        let seen = first.and_then(|first| seen.remove(&first.key().path()));
-                        self.claim_group(requests, group, seen)
+                        let first = match first.map(|first| first.key().path()) {
+                            Some(path) => match tried.remove(&path) {
+                                Some(answer) => First::Tried(answer),
+                                None => First::Seen(seen.remove(&path)),
+                            },
+                            None => First::Seen(None),
+                        };
+                        self.claim_group(requests, group, first)
                     });
                     let done = some_at_a_time(claims.collect()).await;
                     answers.extend(done.into_iter().flatten());
@@ -100,33 +116,62 @@ impl Operations {
         }
     }
 
-    /// Handles the claims of one key. The record that was read serves only the first of them.
+    /// Claims each key without a record, for the first of its claims, with many keys in a command.
+    async fn claim_unseen(
+        &self,
+        requests: &[ClaimRequest],
+        groups: &[Vec<usize>],
+        seen: &HashMap<String, Row>,
+    ) -> HashMap<String, Answered> {
+        let first = groups.iter().filter_map(|group| group.first());
+        let unseen: Vec<_> = first
+            .filter_map(|&position| requests.get(position))
+            .filter(|request| !seen.contains_key(&request.key().path()))
+            .collect();
+        let mut tried = HashMap::new();
+        for batch in unseen
+            .chunks(MAX_BATCH_SIZE)
+            .filter(|batch| batch.len() > 1)
+        {
+            let answers = self.claim_together(batch).await;
+            let paths = batch.iter().map(|request| request.key().path());
+            tried.extend(paths.zip(answers));
+        }
+        tried
+    }
+
+    /// Handles the claims of one key.
     async fn claim_group(
         &self,
         requests: &[ClaimRequest],
         group: &[usize],
-        mut seen: Option<Row>,
+        first: First,
     ) -> Vec<Answer<ClaimOutcome>> {
         let mut answers = Vec::with_capacity(group.len());
-        for (index, &position) in group.iter().enumerate() {
+        let mut first = Some(first);
+        for &position in group {
             let Some(request) = requests.get(position) else {
                 continue;
             };
-            let mut session = Session::alone(&self.config);
-            let answer = if index == 0 {
-                match check::claim(request, &self.config.limits()) {
-                    Ok(checked) => {
-                        let params = ClaimParams::new(request, checked);
-                        self.claim_from(&mut session, &params, seen.take()).await
-                    }
-                    Err(error) => Err(error),
+            let answer = match first.take() {
+                Some(First::Tried(Answered::Decided(outcome))) => outcome,
+                Some(First::Tried(Answered::Alone(sent))) => {
+                    let claimed = self.claim_after(request, None).await;
+                    claimed.map_err(|error| since(error, sent))
                 }
-            } else {
-                self.claim(&mut session, request).await
+                Some(First::Seen(seen)) => self.claim_after(request, seen).await,
+                None => self.claim(&mut Session::alone(&self.config), request).await,
             };
             answers.push((position, answer));
         }
         answers
+    }
+
+    /// Claims by itself, after a lookup or a batch.
+    async fn claim_after(&self, request: &ClaimRequest, seen: Option<Row>) -> Result<ClaimOutcome> {
+        let params = ClaimParams::new(request, check::claim(request, &self.config.limits())?);
+        let mut session = Session::alone(&self.config);
+        self.claim_from(&mut session, &params, seen).await
     }
 
     pub(crate) async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {

@@ -136,8 +136,9 @@ impl Config {
         self
     }
 
-    /// Sets whether the claims of nine or more concurrent callers of this process read their
-    /// records with one command. Each write is its own command either way. Default: on.
+    /// Sets whether the claims of nine or more concurrent callers of this process share commands:
+    /// one reads their records, one claims the keys without a record, and a read proves those
+    /// claims. Every other write is its own command either way. Default: on.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;
@@ -182,7 +183,7 @@ impl Config {
         self.durability
     }
 
-    /// Returns whether concurrent claims share reads.
+    /// Returns whether concurrent claims share commands.
     #[must_use]
     pub fn batching(&self) -> bool {
         self.batching

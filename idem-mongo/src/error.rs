@@ -4,6 +4,7 @@ pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
+use mongodb::bson::Document;
 use mongodb::error::{
     Error as MongoError, ErrorKind as MongoKind, NO_WRITES_PERFORMED, RETRYABLE_WRITE_ERROR,
     SYSTEM_OVERLOADED_ERROR, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT,
@@ -168,6 +169,13 @@ pub(crate) fn is_unconfirmed(error: &MongoError) -> bool {
         MongoKind::Write(WriteFailure::WriteConcernError(error))
             if matches!(error.code, MAX_TIME_EXPIRED | WRITE_CONCERN_TIMEOUT)
     )
+}
+
+/// The same for a command with many statements, whose answer carries the error of the write concern.
+pub(crate) fn is_unconfirmed_answer(answer: &Document) -> bool {
+    let error = answer.get_document("writeConcernError");
+    let code = error.and_then(|error| error.get_i32("code"));
+    matches!(code, Ok(MAX_TIME_EXPIRED | WRITE_CONCERN_TIMEOUT))
 }
 
 /// Returns whether a statement of a transaction met a document that another transaction has

@@ -2,6 +2,7 @@
 
 mod batch;
 mod checkpoint;
+mod claim_batcher;
 mod codes;
 mod config;
 mod documents;

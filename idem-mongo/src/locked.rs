@@ -45,7 +45,7 @@ use crate::session::{Change, Changed, Session, Tried};
 use crate::statements;
 
 /// The factor by which a write gets more time after each try that ended before it wrote.
-const TIMEOUT_FACTOR: u32 = 4;
+pub(crate) const TIMEOUT_FACTOR: u32 = 4;
 
 impl Operations {
     /// Writes the document of this key. In a caller's transaction a conflict returns `Contention`
@@ -118,15 +118,19 @@ impl Operations {
         if latest > claim.token().as_i64() {
             return Ok(Some(Error::claim_lost()));
         }
-        let records = &self.records;
-        let own = self.own_session(session).await?;
-        let (_, held) = touch(session, &records.collection, claim.key(), own).await?;
-        if held {
-            records.locked.found_locked(claim.key());
+        if self.is_held(session, claim.key()).await? {
+            self.records.locked.found_locked(claim.key());
             return Ok(Some(LockedKeys::error()));
         }
         let is_gone = self.owned(session, claim).await?.is_none();
         Ok(is_gone.then(Error::claim_lost))
+    }
+
+    /// Returns whether an open transaction has written the record's document.
+    pub(crate) async fn is_held(&self, session: &Session<'_>, key: &Key) -> Result<bool> {
+        let own = self.own_session(session).await?;
+        let (_, held) = touch(session, &self.records.collection, key, own).await?;
+        Ok(held)
     }
 
     /// Starts a session of the store's own, without a message to the server.

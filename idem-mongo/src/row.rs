@@ -1,5 +1,7 @@
 //! From a document to a record.
 
+use std::time::Duration;
+
 use idem_core::backend::StoredRecord;
 use idem_core::{Bytes, ClaimOutcome, Error, FailedPolicy, Record, Result, Timestamp};
 use mongodb::bson::{Bson, Document};
@@ -153,6 +155,34 @@ impl Row {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Returns the outcome of a claim in a batch, from the record that a read found after it; `None`
+    /// where the claim has to be sent by itself.
+    ///
+    /// The record in flight with this attempt's id proves the claim. If it is older than the batch,
+    /// it is of an earlier call of the attempt, and only the update of a single claim gives it a new
+    /// lease.
+    pub(crate) fn decided_since(
+        self,
+        begun: Duration,
+        params: &ClaimParams<'_>,
+    ) -> Result<Option<ClaimOutcome>> {
+        if self.is_held_against(params)? {
+            return self.loses(params).map(Some);
+        }
+        let request = params.request;
+        if !self.is_held()? || self.bytes("attempt_id")? != request.attempt().as_bytes() {
+            return Ok(None);
+        }
+        // The end of the lease shows the clock of the update, in whole milliseconds as every clock.
+        let claimed_at = self.number("lease_ends_at")? - params.lease;
+        let age = Duration::from_micros((self.number("now")? - claimed_at).unsigned_abs());
+        if age > begun + Duration::from_millis(1) {
+            return Ok(None);
+        }
+        let claim = self.stored(None, claimed_at)?.claim(request);
+        Ok(Some(ClaimOutcome::Acquired(claim)))
     }
 
     fn stored(&self, result: Option<Bytes>, now: i64) -> Result<StoredRecord<'_>> {

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use idem_core::{Effect, Error, ErrorKind, Result};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Document, doc, serialize_to_bson};
 use mongodb::error::Error as MongoError;
 use mongodb::options::{FindOneAndUpdateOptions, ReturnDocument};
 use mongodb::{ClientSession, Collection};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
-use crate::error::{Access, classify, is_lost_race, is_out_of_time, is_unconfirmed};
+use crate::error::{
+    Access, classify, is_lost_race, is_out_of_time, is_unconfirmed, is_unconfirmed_answer,
+};
 
 /// How often an operation is repeated after a statement that lost a race (11000, 112) or found the
 /// record changed. Each time another caller has made progress, so more than a few retries are a
@@ -61,6 +63,17 @@ pub(crate) enum Tried {
     /// The server ended it before it wrote.
     OutOfTime,
     /// The document is written, but not yet confirmed as the write concern requires.
+    Unconfirmed,
+}
+
+/// What became of an update of many documents. Which of them are written, a read shows.
+#[derive(Debug)]
+pub(crate) enum Batched {
+    /// The server has handled each of them, perhaps with errors for some.
+    Done,
+    /// As for [`Tried`]; some of them may be written.
+    OutOfTime,
+    /// As for [`Tried`].
     Unconfirmed,
 }
 
@@ -178,6 +191,33 @@ impl<'s> Session<'s> {
         Ok((own, tried))
     }
 
+    /// Runs an `update` command with these statements, which the server ends after `within`. A
+    /// statement that fails keeps no other from being done. The driver does not repeat the command.
+    pub(crate) async fn update_many(
+        &self,
+        collection: &Collection<Document>,
+        updates: Vec<Document>,
+        within: Duration,
+    ) -> Result<Batched> {
+        let mut command =
+            doc! { "update": collection.name(), "updates": updates, "ordered": false };
+        let within = within.min(self.left()).as_millis();
+        command.insert("maxTimeMS", i64::try_from(within).unwrap_or(i64::MAX));
+        if let Some(concern) = collection.write_concern() {
+            let concern = serialize_to_bson(concern);
+            let concern = concern.map_err(|error| classify(error.into(), Access::Read))?;
+            command.insert("writeConcern", concern);
+        }
+        let database = collection.client().database(&collection.namespace().db);
+        let done = async move { database.run_command(command).await };
+        match self.by_itself(Access::Write, done).await? {
+            Ok(answer) if is_unconfirmed_answer(&answer) => Ok(Batched::Unconfirmed),
+            Ok(_) => Ok(Batched::Done),
+            Err(error) if is_out_of_time(&error) => Ok(Batched::OutOfTime),
+            Err(error) => Err(classify(error, Access::Write)),
+        }
+    }
+
     pub(crate) fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()
     }
@@ -223,10 +263,14 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Waits for another caller's read, at most until the operation's time is over.
-    pub(crate) async fn wait_for<T>(&self, read: impl Future<Output = T> + Send) -> Result<T> {
-        let read = timeout_at(self.deadline, read).await;
-        read.map_err(|_| Access::Read.timed_out(self.timeout))
+    /// Waits for a batch, at most until the operation's time is over.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        sent: Access,
+        batch: impl Future<Output = T> + Send,
+    ) -> Result<T> {
+        let answer = timeout_at(self.deadline, batch).await;
+        answer.map_err(|_| sent.timed_out(self.timeout))
     }
 
     /// Returns the remaining time of the operation, for the server; never zero, which would mean no

@@ -186,6 +186,22 @@ pub(crate) fn claim(params: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
     vec![doc! { "$replaceWith": at_clock(decided) }]
 }
 
+/// Returns the update of a claim in a batch, as a part of the command: an upsert that writes the
+/// record of a key without a live one, row C1.
+///
+/// As in [`claim`], the server decides at the write, and writes nothing where there is a live
+/// record. All other rows are left to [`claim`], and so is the proof to a read.
+pub(crate) fn claim_fresh(params: &ClaimParams<'_>) -> Document {
+    let record = record(params, next_token(), 1_i64.into(), "$$clock".into());
+    let is_fresh = bson!({ "$not": [{ "$or": [is_spent(), is_live()] }] });
+    let decided = bson!({ "$cond": [is_fresh, record, "$$ROOT"] });
+    doc! {
+        "q": key_filter(params.request.key()),
+        "u": [{ "$replaceWith": at_clock(decided) }],
+        "upsert": true,
+    }
+}
+
 /// Returns the decision in one word: rows C1 to C9, in their order.
 fn decision(params: &ClaimParams<'_>) -> Bson {
     let is = |state: i64| bson!({ "$eq": ["$state", state] });
@@ -205,13 +221,10 @@ fn decision(params: &ClaimParams<'_>) -> Bson {
         is(StoredRecord::FAILED),
         params.request.on_failed() == FailedPolicy::Retry,
     ] });
-    let live = bson!({ "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] });
-    // The next token would not fit into 64 bits, so the server would make it a double.
-    let spent = bson!({ "$gte": [{ "$ifNull": ["$token", 0_i64] }, i64::MAX] });
     bson!({ "$switch": {
         "branches": [
-            { "case": spent, "then": "lost" },
-            { "case": { "$not": [live] }, "then": "fresh" },
+            { "case": is_spent(), "then": "lost" },
+            { "case": { "$not": [is_live()] }, "then": "fresh" },
             { "case": { "$ne": ["$fingerprint", params.fingerprint.clone()] }, "then": "lost" },
             { "case": own, "then": "own" },
             { "case": { "$and": [stale.clone(), both_take_over] }, "then": "again" },
@@ -222,39 +235,60 @@ fn decision(params: &ClaimParams<'_>) -> Bson {
     } })
 }
 
+fn is_live() -> Bson {
+    bson!({ "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] })
+}
+
+/// The next token would not fit into 64 bits, so the server would make it a double.
+fn is_spent() -> Bson {
+    bson!({ "$gte": [{ "$ifNull": ["$token", 0_i64] }, i64::MAX] })
+}
+
+fn next_token() -> Bson {
+    bson!({ "$max": ["$$clock", { "$add": [{ "$ifNull": ["$token", 0_i64] }, 1_i64] }] })
+}
+
 /// Returns the record in flight. An attempt that repeats its own claim keeps its token; both it and
 /// a takeover keep the checkpoint.
 fn acquired(params: &ClaimParams<'_>) -> Bson {
-    let next_token = bson!({ "$max": [
-        "$$clock",
-        { "$add": [{ "$ifNull": ["$token", 0_i64] }, 1_i64] },
-    ] });
     let by_decision = |fresh: Bson, own: &str, again: Bson| {
         bson!({ "$switch": { "branches": [
             { "case": { "$eq": ["$$decision", "fresh"] }, "then": fresh },
             { "case": { "$eq": ["$$decision", "own"] }, "then": own },
         ], "default": again } })
     };
+    let attempts = bson!({ "$add": ["$attempts", 1_i64] });
+    let mut record = record(
+        params,
+        by_decision(next_token(), "$token", next_token()),
+        by_decision(1_i64.into(), "$attempts", attempts),
+        by_decision("$$clock".into(), "$created_at", "$created_at".into()),
+    );
+    // A failure that is retried has no checkpoint; a version of this crate without checkpoints may
+    // have left one.
+    let keeps_checkpoint = bson!({ "$and": [
+        { "$ne": ["$$decision", "fresh"] },
+        { "$eq": ["$state", StoredRecord::IN_FLIGHT] },
+    ] });
+    record.insert(
+        "checkpoint",
+        doc! { "$cond": [keeps_checkpoint, "$checkpoint", "$$REMOVE"] },
+    );
+    record.into()
+}
+
+/// Returns the record in flight of this claim, without a checkpoint.
+fn record(params: &ClaimParams<'_>, token: Bson, attempts: Bson, created_at: Bson) -> Document {
     let mut record = doc! {
         "_id": "$_id",
         "state": StoredRecord::IN_FLIGHT,
-        "token": by_decision(next_token.clone(), "$token", next_token),
-        "attempts": by_decision(1_i64.into(), "$attempts", bson!({ "$add": ["$attempts", 1_i64] })),
+        "token": token,
+        "attempts": attempts,
         "fingerprint": params.fingerprint.clone(),
         "attempt_id": params.attempt.clone(),
-        "created_at": by_decision("$$clock".into(), "$created_at", "$created_at".into()),
+        "created_at": created_at,
         "lease_ends_at": later(params.lease),
         "expires_at": later(params.kept),
-        // A failure that is retried has no checkpoint; a version of this crate without checkpoints
-        // may have left one.
-        "checkpoint": { "$cond": [
-            { "$and": [
-                { "$ne": ["$$decision", "fresh"] },
-                { "$eq": ["$state", StoredRecord::IN_FLIGHT] },
-            ] },
-            "$checkpoint",
-            "$$REMOVE",
-        ] },
         // The token is ahead of the clock if the clock was set back.
         "purge_at": purge_at(bson!([later(params.kept), { "$ifNull": ["$token", 0_i64] }])),
     };
@@ -264,7 +298,7 @@ fn acquired(params: &ClaimParams<'_>) -> Bson {
     if let Some(metadata) = &params.metadata {
         record.insert("metadata", doc! { "$literal": metadata });
     }
-    record.into()
+    record
 }
 
 /// Returns the stale record as a failed one, without an owner and a checkpoint. Its retention does

@@ -14,10 +14,12 @@ use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
 
+use crate::claim_batcher::{Answer, ClaimBatcher};
 use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::lookup_batcher::LookupBatcher;
-use crate::operations::Operations;
+use crate::operations::{Operations, since};
+use crate::row::Row;
 use crate::session::Session;
 use crate::statements::ClaimParams;
 
@@ -40,6 +42,7 @@ pub struct MongoStore {
     client: Client,
     pub(crate) operations: Arc<Operations>,
     pub(crate) lookups: LookupBatcher,
+    pub(crate) claims: ClaimBatcher,
 }
 
 impl MongoStore {
@@ -60,6 +63,7 @@ impl MongoStore {
         Self {
             client,
             lookups: LookupBatcher::new(&operations),
+            claims: ClaimBatcher::new(&operations),
             operations,
         }
     }
@@ -108,31 +112,50 @@ impl MongoStore {
         Session::alone(&self.operations.config)
     }
 
-    /// Claims a key. Many concurrent claims share a command for their lookups, where keys mostly
-    /// have a record.
+    /// Claims a key: by itself, or in a batch with concurrent callers if there are enough.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let (operations, lookups, key) = (&self.operations, &self.lookups.0, request.key());
+        let (operations, key) = (&self.operations, request.key());
         let mut session = self.session();
-        let underway = lookups.enter();
+        let underway = self.lookups.0.enter();
         let is_batched = operations.config.batching() && underway.is_in_company();
-        if !is_batched || operations.is_locked(&session, key) || !operations.looks_up_first(key) {
+        if !is_batched || operations.is_locked(&session, key) {
             return operations.claim(&mut session, request).await;
         }
         let checked = check::claim(request, &operations.config.limits())?;
         let params = ClaimParams::new(request, checked);
         operations.ready(&session).await?;
-        let found = session.wait_for(lookups.ask(key.path())).await?;
-        let seen = match found {
-            Some(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            Some(Ok(row)) => row,
-            // The error may come from another caller's read.
-            Some(Err(_)) | None => {
-                operations
-                    .lookup(&mut session, &params, Access::Read)
-                    .await?
+        if operations.looks_up_first(key) {
+            let seen = self.lookup(&mut session, &params).await?;
+            if let Some(row) = seen {
+                return operations
+                    .claim_from(&mut session, &params, Some(row))
+                    .await;
             }
+        }
+        let claimed = self.claims.0.ask(request.clone());
+        let sent = match session.wait_for(Access::Write, claimed).await? {
+            Some(Answer::Decided(outcome)) => return outcome,
+            Some(Answer::Alone(sent)) => sent,
+            None => Access::Write,
         };
-        operations.claim_from(&mut session, &params, seen).await
+        // This recognises a claim that the batch has written.
+        let claimed = operations.claim_from(&mut session, &params, None).await;
+        claimed.map_err(|error| since(error, sent))
+    }
+
+    /// Looks up the record together with concurrent callers.
+    async fn lookup(
+        &self,
+        session: &mut Session<'_>,
+        params: &ClaimParams<'_>,
+    ) -> Result<Option<Row>> {
+        let found = self.lookups.0.ask(params.request.key().path());
+        match session.wait_for(Access::Read, found).await? {
+            Some(Err(error)) if error.kind() == ErrorKind::Unavailable => Err(error),
+            Some(Ok(row)) => Ok(row),
+            // The error may come from another caller's read.
+            Some(Err(_)) | None => self.operations.lookup(session, params, Access::Read).await,
+        }
     }
 
     /// Seals or releases.

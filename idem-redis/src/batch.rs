@@ -7,6 +7,7 @@ use idem_core::{
 };
 use redis::Value;
 
+use crate::ended::EndedClaim;
 use crate::error::Access;
 use crate::operations::{Operations, is_acquired, is_done};
 use crate::script::Call;
@@ -36,6 +37,31 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    /// Ends the held claims among them, many by one script; returns no answer for the others, which
+    /// are ended one by one.
+    async fn finish_many_held(
+        &self,
+        items: &[Finish],
+        results: &[Result<FinalResult>],
+    ) -> Vec<Option<Result<()>>> {
+        let mut answers: Vec<_> = items.iter().map(|_| None).collect();
+        let valid = items.iter().zip(results).enumerate();
+        let (indexes, ends): (Vec<_>, Vec<_>) = valid
+            .filter_map(|(index, (item, result))| {
+                let result = result.as_ref().ok()?;
+                let end = EndedClaim::new(item.claim(), result, &self.operations);
+                Some((index, end))
+            })
+            .unzip();
+        let ended = self.shortcuts.many.clone().write(ends).await;
+        for (index, answer) in indexes.into_iter().zip(ended) {
+            answers[index] = answer.map(|now| now.map(drop)).transpose();
+        }
+        answers
+    }
+}
+
 fn missing<T>() -> Result<T> {
     Err(Error::corrupt("an item of a batch has no answer"))
 }
@@ -44,23 +70,23 @@ fn missing<T>() -> Result<T> {
 #[async_trait]
 impl BatchStore for RedisStore {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        let answered = if check::batch_items(requests.len()).is_ok() {
-            self.claim_many_fresh(requests).await
-        } else {
-            requests.iter().map(|_| None).collect()
-        };
-        let open: Vec<_> = requests
-            .iter()
-            .zip(&answered)
-            .filter_map(|(request, answer)| answer.is_none().then_some(request))
-            .collect();
-        let calls = open
+        let limits = self.limits();
+        let checked: Vec<_> = requests
             .iter()
             .map(|request| {
                 check::batch_items(requests.len())?;
-                self.operations.claim(request)
+                check::claim(request, &limits)
             })
             .collect();
+        let answered = self.claim_many_fresh(requests, &checked).await;
+        let each = requests.iter().zip(checked).zip(&answered);
+        let (open, calls): (Vec<_>, Vec<_>) = each
+            .filter(|(_, answer)| answer.is_none())
+            .map(|((request, checked), _)| {
+                let call = checked.map(|checked| self.operations.claim(request, &checked));
+                (request, call)
+            })
+            .unzip();
         let decided = self.run_valid(calls, is_acquired).await;
         let mut decided = open
             .into_iter()
@@ -79,19 +105,27 @@ impl BatchStore for RedisStore {
 
     async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
         let limits = self.limits();
-        let calls = items
+        let results: Vec<_> = items
             .iter()
             .map(|item| {
                 check::batch_items(items.len())?;
-                let result = FinalResult::new(item, &limits)?;
-                Ok(self.operations.finish(item.claim(), &result))
+                FinalResult::new(item, &limits)
             })
             .collect();
+        let ended = self.finish_many_held(items, &results).await;
+        let open = items.iter().zip(results).zip(&ended);
+        let calls = open
+            .filter(|(_, ended)| ended.is_none())
+            .map(|((item, result), _)| Ok(self.operations.finish(item.claim(), &result?)))
+            .collect();
         let answers = self.run_valid(calls, is_done).await.into_iter();
-        answers
+        let mut decided = answers.map(|answer| Operations::done(&answer?));
+        ended
+            .into_iter()
             .map(|answer| {
                 answer
-                    .and_then(|answer| Operations::done(&answer))
+                    .or_else(|| decided.next())
+                    .unwrap_or_else(missing)
                     .map_err(|error| error.at(BACKEND, "finish_many"))
             })
             .collect()

@@ -116,9 +116,9 @@ impl Config {
         self
     }
 
-    /// Sets whether concurrent claims of this process share commands. Default: on. With fewer than
-    /// nine callers each sends alone either way: they share the connection, and no caller waits for
-    /// another's answer.
+    /// Sets whether concurrent claims, results and releases of this process share commands. Default:
+    /// on. With fewer than nine callers each sends alone either way: they share the connection, and
+    /// no caller waits for another's answer.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_core::backend::{FinalResult, check, encode_failure};
+use idem_core::backend::check::{self, CheckedClaim};
+use idem_core::backend::{FinalResult, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Failure, FencingToken, Key, Record,
     Result, StalePolicy, Timestamp,
@@ -50,6 +51,14 @@ impl Operations {
         [self.config.namespace(), ":w:", &key.path()].concat()
     }
 
+    /// Returns the names of the channels up to the key, or an empty text if nothing is published.
+    pub(crate) fn channel_prefix(&self) -> String {
+        match self.config.notifies() {
+            true => [self.config.namespace(), ":w:"].concat(),
+            false => String::new(),
+        }
+    }
+
     /// Returns the channel on which a change is published, or an empty name.
     pub(crate) fn channel_of(&self, key: &Key) -> String {
         if self.config.notifies() {
@@ -72,20 +81,18 @@ impl Operations {
         u8::from(flag)
     }
 
-    pub(crate) fn claim(&self, request: &ClaimRequest) -> Result<Call<'_>> {
-        let checked = check::claim(request, &self.config.limits())?;
+    pub(crate) fn claim(&self, request: &ClaimRequest, checked: &CheckedClaim) -> Call<'_> {
         let call = self.scripts.claim.call(&self.record_key(request.key()));
-        Ok(call
-            .arg(&request.fingerprint().to_bytes()[..])
+        call.arg(&request.fingerprint().to_bytes()[..])
             .arg(&request.attempt().as_bytes()[..])
             .arg(checked.lease)
             .arg(checked.retention)
             .arg(Self::flag(request.on_stale() == StalePolicy::Fail))
             .arg(Self::flag(request.on_failed() == FailedPolicy::Retry))
-            .arg(checked.metadata.unwrap_or_default())
+            .arg(checked.metadata.as_deref().unwrap_or_default())
             .arg(self.config.grace_millis())
             .arg(&self.abandoned[..])
-            .dated())
+            .dated()
     }
 
     /// Decodes a claim's answer.

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 use idem_core::backend::StoredRecord;
-use idem_core::{AttemptId, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Result};
+use idem_core::{AttemptId, Claim, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Result};
 
 /// Bytes before the metadata: see `scripts/layout.lua`, which writes them.
 const HEADER_BYTES: usize = 100;
@@ -113,6 +113,18 @@ impl Stored {
     fn is_of(&self, attempt: AttemptId) -> bool {
         self.bytes.get(ATTEMPT) == Some(&attempt.as_bytes()[..])
     }
+}
+
+/// Bytes of a claim's token and attempt id.
+pub(crate) const OWNER_BYTES: usize = 24;
+
+/// Returns token and attempt id as a record has them.
+pub(crate) fn owner(claim: &Claim) -> [u8; OWNER_BYTES] {
+    let mut owner = [0; OWNER_BYTES];
+    let (token, attempt) = owner.split_at_mut(8);
+    token.copy_from_slice(&claim.token().as_i64().to_be_bytes());
+    attempt.copy_from_slice(claim.attempt().as_bytes());
+    owner
 }
 
 /// Returns the first bytes of a fresh claim, up to its instants.

@@ -25,6 +25,8 @@ pub(crate) struct Scripts {
     pub(crate) claim: Script,
     /// Row C1, for keys that have no record.
     pub(crate) fresh_many: Script,
+    /// Rows S2 and R3.
+    pub(crate) finish_many: Script,
     /// Rows S1 to S4.
     pub(crate) seal: Script,
     /// Rows R1 to R4.
@@ -48,6 +50,7 @@ impl Scripts {
                 "scripts/claim.lua"
             ),
             fresh_many: Script::new(include_str!("scripts/fresh_many.lua")),
+            finish_many: script!("scripts/finish_many.lua"),
             seal: script!(
                 "scripts/layout.lua",
                 "scripts/owned.lua",

@@ -7,19 +7,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idem_core::backend::{FinalResult, check};
 use idem_core::{
-    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, IdempotencyStore, Key,
-    Limits, Record, Response, Result, WatermarkStore,
+    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, IdempotencyStore,
+    Key, Limits, Record, Response, Result, WatermarkStore,
 };
 use redis::RedisResult;
+use tokio::time::Instant;
 
-use crate::claiming::Claiming;
 use crate::config::Config;
 use crate::connect::Connector;
+use crate::ended::EndedClaim;
 use crate::error::{Access, classify};
 use crate::hub::Hub;
 use crate::link::Link;
 use crate::operations::{Operations, is_done, is_something, nothing};
 use crate::script::Call;
+use crate::shortcuts::Shortcuts;
 
 pub(crate) const BACKEND: &str = "redis";
 
@@ -65,7 +67,7 @@ pub struct RedisStore {
     pub(crate) link: Arc<Link>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) claiming: Arc<Claiming>,
+    pub(crate) shortcuts: Arc<Shortcuts>,
 }
 
 impl RedisStore {
@@ -114,7 +116,7 @@ impl RedisStore {
         let operations = Arc::new(Operations::new(config).map_err(at)?);
         let store = Self {
             hub: Arc::new(Hub::new(Arc::clone(&link))),
-            claiming: Arc::new(Claiming::new(&link, &operations)),
+            shortcuts: Arc::new(Shortcuts::new(&link, &operations)),
             link,
             operations,
         };
@@ -138,6 +140,11 @@ impl fmt::Debug for RedisStore {
     }
 }
 
+/// Gives the error of a step an unknown effect, because one before it may have had an effect.
+pub(crate) fn after_write(error: Error) -> Error {
+    error.with_effect(Effect::Unknown)
+}
+
 pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
 }
@@ -154,15 +161,36 @@ impl RedisStore {
         Operations::got(self.link.run(&call, Access::Read, nothing).await?)
     }
 
-    /// Seals or releases.
+    /// Seals or releases, in a batch with concurrent callers if there are enough.
     async fn finish(&self, claim: &Claim, result: Result<FinalResult>) -> Result<()> {
-        self.step(result.map(|result| self.operations.finish(claim, &result)))
-            .await
+        let (result, deadline) = (result?, self.link.deadline());
+        let alone = || self.step_until(deadline, self.operations.finish(claim, &result));
+        let Shortcuts { many, ended, .. } = &*self.shortcuts;
+        let underway = self.shortcuts.enter();
+        if !underway.is_in_company() || many.is_split() {
+            return alone().await;
+        }
+        let end = EndedClaim::new(claim, &result, &self.operations);
+        match ended.ask(end).await {
+            Some(answer) => match answer? {
+                Some(_) => Ok(()),
+                None => self.by(deadline, alone()).await,
+            },
+            // The claim may be ended; then a repetition succeeds.
+            None => self.by(deadline, alone()).await.map_err(after_write),
+        }
     }
 
     /// Runs a step of the claim's holder that returns nothing.
     pub(crate) async fn step(&self, call: Result<Call<'_>>) -> Result<()> {
-        let answer = self.link.run(&call?, Access::Write, is_done).await?;
+        self.step_until(self.link.deadline(), call?).await
+    }
+
+    async fn step_until(&self, deadline: Instant, call: Call<'_>) -> Result<()> {
+        let answer = self
+            .link
+            .run_until(deadline, &call, Access::Write, is_done)
+            .await?;
         Operations::done(&answer)
     }
 }

@@ -3,6 +3,7 @@
 mod bodies;
 mod cache;
 mod checkpoints;
+mod ends;
 mod foreign;
 mod lifetimes;
 mod marks;
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[Case] = &[
     checkpoints::A_CHECKPOINT_FOLLOWS_THE_METADATA_OF_WHOEVER_HOLDS_IT,
     checkpoints::A_CHECKPOINT_IS_SENT_TO_NOBODY_ELSE,
     checkpoints::GARBAGE_WHERE_A_CHECKPOINT_IS_IS_CORRUPT,
+    ends::NO_SHORTCUT_CHANGES_HOW_A_CLAIM_ENDS,
     foreign::A_KEY_THAT_HOLDS_SOMETHING_ELSE_IS_REFUSED,
     foreign::GARBAGE_UNDER_A_RECORDS_KEY_IS_CORRUPT_AND_STAYS,
     foreign::OTHERS_KEYS_ARE_LEFT_ALONE,
