@@ -19,7 +19,7 @@ pub(crate) fn of(parts: &Parts, body: &[u8], also: Option<&FromParts<String>>) -
         .flatten();
     let (class, body) = match &canonical {
         Some(text) => ("json", text.as_bytes()),
-        None => (essence.as_str(), body),
+        None => (&*essence, body),
     };
     let also = also.map(|text| text.of(parts)).unwrap_or_default();
     Fingerprint::raw(length_prefixed([
