@@ -38,8 +38,8 @@ fn length_prefixed<const N: usize>(parts: [&[u8]; N]) -> Vec<u8> {
     let size: usize = parts.iter().map(|part| part.len() + 8).sum();
     let mut bytes = Vec::with_capacity(size);
     for part in parts {
-        bytes.extend((part.len() as u64).to_be_bytes());
-        bytes.extend(part);
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part);
     }
     bytes
 }

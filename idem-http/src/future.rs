@@ -24,19 +24,17 @@ where
     begun: Begun,
 }
 
-type Exchange<B, E> = Pin<Box<dyn Future<Output = Result<Response<Body<B>>, E>> + Send + 'static>>;
+pub(crate) type Exchange<B, E> =
+    Pin<Box<dyn Future<Output = Result<Response<Body<B>>, E>> + Send + 'static>>;
 
 impl<B, E> Guarded<B, E>
 where
     B: HttpBody<Data = Bytes> + 'static,
     E: 'static,
 {
-    pub(crate) fn new<F>(begun: Begun, exchange: F) -> Self
-    where
-        F: Future<Output = Result<Response<Body<B>>, E>> + Send + 'static,
-    {
+    pub(crate) fn new(begun: Begun, exchange: Exchange<B, E>) -> Self {
         Self {
-            exchange: Some(Box::pin(exchange)),
+            exchange: Some(exchange),
             begun,
         }
     }

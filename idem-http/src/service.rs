@@ -68,7 +68,7 @@ where
             Ok(None) => ResponseFuture::passed(ready.call(request)),
             Ok(Some(guard)) => {
                 let begun = Begun::default();
-                let exchange = exchange::run(ready, request, guard, begun.clone());
+                let exchange = Box::pin(exchange::run(ready, request, guard, begun.clone()));
                 ResponseFuture::guarded(Guarded::new(begun, exchange))
             }
             Err(problem) => ResponseFuture::refused(problem.into_response(&policy)),
