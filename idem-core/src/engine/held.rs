@@ -209,6 +209,10 @@ impl Others {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        // Settled already, or left before its work began.
+        if matches!(self.on_drop, Ending::LetExpire) && self.heartbeat.is_none() {
+            return;
+        }
         self.lease.end();
         if let Some(step) = self.last_step() {
             let context = &self.lease.context;
@@ -250,14 +254,15 @@ impl LastStep {
 
     /// Repeats the step until the store has taken it, possibly twice, or the time is up.
     async fn repeat(&self) -> Result<()> {
-        let mut sent = Instant::now();
-        let mut backoff = Backoff::since(sent, self.limit);
+        let begun = Instant::now();
+        let (mut sent, mut backoff) = (begun, None);
         let mut doubt = Doubt::default();
         loop {
             let error = match self.try_once(sent).await {
                 Ok(()) => return Ok(()),
                 Err(error) => doubt.about_all(error),
             };
+            let backoff = backoff.get_or_insert_with(|| Backoff::since(begun, self.limit));
             // Boxed, because it is rare.
             if !is_worth_repeating(&error) || !Box::pin(backoff.pause()).await {
                 return Err(error);

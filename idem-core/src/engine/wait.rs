@@ -168,22 +168,23 @@ impl Asking {
         limit: Duration,
         contended: Duration,
     ) -> Result<Claimed> {
-        let mut away = Backoff::since(sent, limit);
-        let mut contended = Backoff::since(sent, contended);
+        let begun = sent;
+        let (mut away_backoff, mut contended_backoff) = (None, None);
         loop {
             let call = self.context.store().claim(&self.request);
-            let limit = self.context.policy.try_limit();
-            match in_time_since(sent, limit, "claim", call).await {
+            let try_limit = self.context.policy.try_limit();
+            match in_time_since(sent, try_limit, "claim", call).await {
                 Ok(outcome) => {
                     self.doubt.clear();
                     return Ok(self.claimed(outcome, sent));
                 }
                 Err(error) => {
                     let error = self.doubt.about_all(error);
-                    let backoff = match is_contended(&error) {
-                        true => &mut contended,
-                        false => &mut away,
+                    let (backoff, limit) = match is_contended(&error) {
+                        true => (&mut contended_backoff, contended),
+                        false => (&mut away_backoff, limit),
                     };
+                    let backoff = backoff.get_or_insert_with(|| Backoff::since(begun, limit));
                     if !error.is_retryable() || !Box::pin(self.pause(backoff)).await {
                         return Err(error);
                     }
