@@ -45,7 +45,9 @@ impl Timestamp {
 /// it.
 #[must_use]
 pub fn whole_millis_as_micros(duration: Duration) -> i64 {
-    let millis = duration.as_nanos().div_ceil(1_000_000);
+    // Without a division of 128 bits, which takes ten times as long as the rest.
+    let part = u128::from(duration.subsec_nanos().div_ceil(1_000_000));
+    let millis = u128::from(duration.as_secs()) * 1000 + part;
     i64::try_from(millis).map_or(i64::MAX, |millis| millis.saturating_mul(1000))
 }
 

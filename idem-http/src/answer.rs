@@ -123,14 +123,6 @@ pub(crate) fn store_failed(error: &Error) -> Problem {
         kind = ?error.kind(),
         "a request with an idempotency key was refused: the store is out of reach"
     );
-    unavailable("Nothing was done. Send the request again later, with the same key.")
-}
-
-/// The response of a server that shuts down during the request.
-pub(crate) fn shutting_down() -> Problem {
-    unavailable("The server is shutting down. Send the request again later, with the same key.")
-}
-
-fn unavailable(detail: &str) -> Problem {
+    let detail = "Nothing was done. Send the request again later, with the same key.";
     Problem::new(ProblemType::StoreUnavailable, detail).with_retry_after(STORE_PAUSE)
 }

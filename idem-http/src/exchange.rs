@@ -1,33 +1,51 @@
 //! One request with a key, from its body to its answer.
 
 use std::fmt;
-use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
-use idem_core::{
-    BoxError, Effect, Error, ErrorKind, Fingerprint, Outcome, Response as Stored, RunError, Work,
-};
+use idem_core::{BoxError, Effect, Error, ErrorKind, Outcome, Response as Stored, RunError, Work};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tower_service::Service;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::guard::Guard;
 use crate::seal::{Judge, Judged};
 use crate::{Body, OnStoreError, answer, buffer, fingerprint, kept, problem::Problem};
 
-/// Reads the request, then handles it in a task of its own, which a disconnected client does not
-/// end.
+/// Whether the service was called: from then on a client that disconnects ends nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Begun(Arc<OnceLock<(Handle, Span)>>);
+
+impl Begun {
+    /// Notes that the service is called now, on this runtime and in this span.
+    fn note(&self) {
+        if let Ok(runtime) = Handle::try_current() {
+            // A second note would say the same.
+            let _ = self.0.set((runtime, Span::current()));
+        }
+    }
+
+    /// Runs the rest of an exchange in a task of its own, if the service was called.
+    pub(crate) fn finish(&self, rest: impl Future + Send + 'static) {
+        if let Some((runtime, span)) = self.0.get() {
+            let rest = async move { drop(rest.await) };
+            runtime.spawn(rest.instrument(span.clone()));
+        }
+    }
+}
+
+/// Reads the request and handles it.
 ///
 /// A panic of the service reaches the caller, as it would without the layer.
 pub(crate) async fn run<S, B, R>(
     service: S,
     request: Request<B>,
     mut guard: Guard,
+    begun: Begun,
 ) -> Result<Response<Body<R>>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -39,46 +57,54 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    let policy = Arc::clone(&guard.policy);
     let (parts, body) = request.into_parts();
     let body = match buffer::read(&parts.headers, body, guard.max_request_bytes()).await {
         Ok(body) => body,
-        Err(problem) => return Ok(problem.into_response(&policy)),
+        Err(problem) => return Ok(problem.into_response(&guard.policy)),
     };
-    let fingerprint = fingerprint::of(&parts, &body, policy.also_fingerprinted.as_ref());
-    let Ok(runtime) = Handle::try_current() else {
-        return Ok(no_runtime().into_response(&policy));
+    let fingerprint = fingerprint::of(&parts, &body, guard.policy.also_fingerprinted.as_ref());
+    guard.document = kept::document(&guard.policy, &parts.headers, &body);
+    let guard = &guard;
+    let limits = guard.idempotency.store().limits();
+    let judge = Judge::new(&guard.policy, &guard.engine, limits);
+    let mut call = Some((service, Request::from_parts(parts, B::from(body))));
+    let mut live = None;
+    let (slot, call_slot, begun) = (&mut live, &mut call, &begun);
+    let work = |work: Work| async move {
+        begun.note();
+        let (mut service, mut request) = call_slot.take().ok_or(Unkept::Gone)?;
+        request.extensions_mut().insert(work);
+        let handling = kept::beside(service.call(request), guard, fingerprint);
+        let response = handling.await.map_err(Unkept::Service)?;
+        match judge.judge(response).await {
+            Judged::StoredResult(stored, response) => {
+                *slot = Some(response);
+                Ok(stored)
+            }
+            Judged::Released(response) => Err(Unkept::Response(response)),
+        }
     };
-    guard.document = kept::document(&policy, &parts.headers, &body);
-    let exchange = Exchange {
-        guard,
-        fingerprint,
-        request: Request::from_parts(parts, B::from(body)),
-        service,
-    };
-    let (_here, gone) = oneshot::channel();
-    match runtime.spawn(exchange.run(gone).in_current_span()).await {
-        Ok(result) => result,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(_) => Ok(answer::shutting_down().into_response(&policy)),
+    let running = guard
+        .idempotency
+        .run_response(&guard.key, fingerprint, work);
+    let ran: Ran<R, S::Error> = running.await;
+    match ran {
+        Err(RunError::Store(error)) if opens(guard, &error) => match call {
+            Some((service, request)) => {
+                begun.note();
+                unguarded(service, request).await
+            }
+            None => Ok(answer::store_failed(&error).into_response(&guard.policy)),
         },
+        Ok(Outcome::Fresh(stored)) | Err(RunError::NotStored { value: stored, .. }) => {
+            let response = live.or_else(|| answer::from_stored(stored));
+            Ok(response.unwrap_or_else(|| unexpected(guard)))
+        }
+        Ok(Outcome::Replayed { value, sealed_at }) => {
+            Ok(answer::replay(value, sealed_at, &guard.policy))
+        }
+        Err(error) => guard.refuse(error).await,
     }
-}
-
-fn no_runtime() -> Problem {
-    Problem::misconfigured(&Error::new(
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the layer needs a Tokio runtime with time enabled",
-    ))
-}
-
-struct Exchange<S, B> {
-    guard: Guard,
-    fingerprint: Fingerprint,
-    request: Request<B>,
-    service: S,
 }
 
 /// The work's error for a response that does not use up the key.
@@ -99,66 +125,6 @@ impl<R: HttpBody<Data = Bytes>, E> fmt::Display for Unkept<R, E> {
 }
 
 type Ran<R, E> = Result<Outcome<Stored>, RunError<Unkept<R, E>, Stored>>;
-
-impl<S, B, R> Exchange<S, B>
-where
-    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
-    S::Future: Send,
-    S::Error: Send,
-    B: Send + 'static,
-    R: HttpBody<Data = Bytes> + Send + 'static,
-    R::Error: Send,
-{
-    async fn run(self, gone: oneshot::Receiver<()>) -> Result<Response<Body<R>>, S::Error> {
-        let guard = &self.guard;
-        let engine = guard.idempotency.policy_for(&guard.key);
-        let judge = Judge::new(&guard.policy, &engine, guard.idempotency.store().limits());
-        let mut call = Some((self.service, self.request));
-        let mut live = None;
-        let fingerprint = self.fingerprint;
-        let has_begun = AtomicBool::new(false);
-        let (slot, call_slot, begun) = (&mut live, &mut call, &has_begun);
-        let work = |work: Work| async move {
-            begun.store(true, Ordering::Relaxed);
-            let (mut service, mut request) = call_slot.take().ok_or(Unkept::Gone)?;
-            request.extensions_mut().insert(work);
-            let handling = kept::beside(service.call(request), guard, fingerprint);
-            let response = handling.await.map_err(Unkept::Service)?;
-            match judge.judge(response).await {
-                Judged::StoredResult(stored, response) => {
-                    *slot = Some(response);
-                    Ok(stored)
-                }
-                Judged::Released(response) => Err(Unkept::Response(response)),
-            }
-        };
-        let running = guard
-            .idempotency
-            .run_response(&guard.key, fingerprint, work);
-        let ran: Ran<R, S::Error> = tokio::select! {
-            biased;
-            ran = running => ran,
-            () = given_up(gone, &has_begun) => {
-                // The client is gone, so this response reaches no client.
-                return Ok(answer::shutting_down().into_response(&guard.policy));
-            }
-        };
-        match ran {
-            Err(RunError::Store(error)) if opens(guard, &error) => match call {
-                Some((service, request)) => unguarded(service, request).await,
-                None => Ok(answer::store_failed(&error).into_response(&guard.policy)),
-            },
-            Ok(Outcome::Fresh(stored)) | Err(RunError::NotStored { value: stored, .. }) => {
-                let response = live.or_else(|| answer::from_stored(stored));
-                Ok(response.unwrap_or_else(|| unexpected(guard)))
-            }
-            Ok(Outcome::Replayed { value, sealed_at }) => {
-                Ok(answer::replay(value, sealed_at, &guard.policy))
-            }
-            Err(error) => guard.refuse(error).await,
-        }
-    }
-}
 
 impl Guard {
     /// The response for a caller that neither ran nor gets a stored response.
@@ -185,15 +151,6 @@ impl Guard {
             _ => return Ok(unexpected(self)),
         };
         Ok(problem.into_response(&self.policy))
-    }
-}
-
-/// Ends when the client goes away before its request began, such as while it waits for another's
-/// response: there is nothing to finish then.
-async fn given_up(gone: oneshot::Receiver<()>, has_begun: &AtomicBool) {
-    let _ = gone.await;
-    if has_begun.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn of(parts: &Parts, body: &[u8], also: Option<&FromParts<String>>) -
         .flatten();
     let (class, body) = match &canonical {
         Some(text) => ("json", text.as_bytes()),
-        None => (essence.as_str(), body),
+        None => (&*essence, body),
     };
     let also = also.map(|text| text.of(parts)).unwrap_or_default();
     Fingerprint::raw(length_prefixed([
@@ -38,8 +38,8 @@ fn length_prefixed<const N: usize>(parts: [&[u8]; N]) -> Vec<u8> {
     let size: usize = parts.iter().map(|part| part.len() + 8).sum();
     let mut bytes = Vec::with_capacity(size);
     for part in parts {
-        bytes.extend((part.len() as u64).to_be_bytes());
-        bytes.extend(part);
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part);
     }
     bytes
 }

@@ -11,20 +11,70 @@ use http_body::Body as HttpBody;
 use pin_project_lite::pin_project;
 
 use crate::Body;
+use crate::exchange::Begun;
 
 /// A request with a key while it is handled.
-pub(crate) type Guarded<B, E> =
+pub(crate) struct Guarded<B, E>
+where
+    B: HttpBody<Data = Bytes> + 'static,
+    E: 'static,
+{
+    /// Taken out while it is polled: a future that has panicked is not polled again.
+    exchange: Option<Exchange<B, E>>,
+    begun: Begun,
+}
+
+pub(crate) type Exchange<B, E> =
     Pin<Box<dyn Future<Output = Result<Response<Body<B>>, E>> + Send + 'static>>;
+
+impl<B, E> Guarded<B, E>
+where
+    B: HttpBody<Data = Bytes> + 'static,
+    E: 'static,
+{
+    pub(crate) fn new(begun: Begun, exchange: Exchange<B, E>) -> Self {
+        Self {
+            exchange: Some(exchange),
+            begun,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<Body<B>>, E>> {
+        // Polled after its end, which the contract of `Future` forbids.
+        let Some(mut exchange) = self.exchange.take() else {
+            return Poll::Pending;
+        };
+        let poll = exchange.as_mut().poll(context);
+        if poll.is_pending() {
+            self.exchange = Some(exchange);
+        }
+        poll
+    }
+}
+
+impl<B, E> Drop for Guarded<B, E>
+where
+    B: HttpBody<Data = Bytes> + 'static,
+    E: 'static,
+{
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            self.begun.finish(exchange);
+        }
+    }
+}
 
 pin_project! {
     /// The future of [`IdempotencyService`](crate::IdempotencyService).
     ///
-    /// A request without a key goes straight to the service. A request with a key is read, then
-    /// handled in a task of its own. Dropping this future after that leaves the handler running,
-    /// and the layer stores its response.
+    /// A request without a key goes straight to the service. A request with a key is read and
+    /// handled. If this future is dropped after the service was called, a task of its own finishes
+    /// the handler, and the layer stores its response.
     pub struct ResponseFuture<F, B, E>
     where
         B: HttpBody<Data = Bytes>,
+        B: 'static,
+        E: 'static,
     {
         #[pin]
         state: State<F, B, E>,
@@ -36,23 +86,25 @@ pin_project! {
     enum State<F, B, E>
     where
         B: HttpBody<Data = Bytes>,
+        B: 'static,
+        E: 'static,
     {
         Passed { #[pin] future: F },
-        Guarded { future: Guarded<B, E> },
+        Guarded { guarded: Guarded<B, E> },
         Refused { response: Option<Response<Body<B>>> },
     }
 }
 
-impl<F, B: HttpBody<Data = Bytes>, E> ResponseFuture<F, B, E> {
+impl<F, B: HttpBody<Data = Bytes> + 'static, E: 'static> ResponseFuture<F, B, E> {
     pub(crate) fn passed(future: F) -> Self {
         Self {
             state: State::Passed { future },
         }
     }
 
-    pub(crate) fn guarded(future: Guarded<B, E>) -> Self {
+    pub(crate) fn guarded(guarded: Guarded<B, E>) -> Self {
         Self {
-            state: State::Guarded { future },
+            state: State::Guarded { guarded },
         }
     }
 
@@ -68,7 +120,8 @@ impl<F, B: HttpBody<Data = Bytes>, E> ResponseFuture<F, B, E> {
 impl<F, B, E> Future for ResponseFuture<F, B, E>
 where
     F: Future<Output = Result<Response<B>, E>>,
-    B: HttpBody<Data = Bytes>,
+    B: HttpBody<Data = Bytes> + 'static,
+    E: 'static,
 {
     type Output = Result<Response<Body<B>>, E>;
 
@@ -78,7 +131,7 @@ where
                 let wrap = |response: Response<B>| response.map(Body::new);
                 future.poll(context).map_ok(wrap)
             }
-            StateProjection::Guarded { future } => future.as_mut().poll(context),
+            StateProjection::Guarded { guarded } => guarded.poll(context),
             StateProjection::Refused { response } => match response.take() {
                 Some(response) => Poll::Ready(Ok(response)),
                 // Polled after its end, which the contract of `Future` forbids.
@@ -88,7 +141,7 @@ where
     }
 }
 
-impl<F, B: HttpBody<Data = Bytes>, E> fmt::Debug for ResponseFuture<F, B, E> {
+impl<F, B: HttpBody<Data = Bytes> + 'static, E: 'static> fmt::Debug for ResponseFuture<F, B, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

@@ -13,6 +13,8 @@ use crate::{
 /// The key and the rules of a request.
 pub(crate) struct Guard {
     pub(crate) idempotency: Idempotency,
+    /// The engine's policy for the key.
+    pub(crate) engine: Arc<Policy>,
     pub(crate) policy: Arc<HttpPolicy>,
     pub(crate) key: Key,
     /// The body to keep, once it is read.
@@ -43,8 +45,10 @@ impl Guard {
         let scope = layer.scope.scope(parts).map_err(unscoped)?;
         let key = Key::new(scope, policy.operation(parts), id.as_str())
             .map_err(|error| Problem::misconfigured(&error))?;
+        let idempotency = with_retention(&layer.idempotency, policy, &key);
         Ok(Some(Self {
-            idempotency: with_retention(&layer.idempotency, policy, &key),
+            engine: idempotency.policy_for(&key),
+            idempotency,
             policy: Arc::clone(policy),
             key,
             document: None,
@@ -53,10 +57,8 @@ impl Guard {
 
     /// Returns the route's limit, or the engine's if that is lower.
     pub(crate) fn max_request_bytes(&self) -> usize {
-        let engine = self.idempotency.policy_for(&self.key).max_request_bytes();
-        self.policy
-            .max_request_bytes
-            .min(engine.unwrap_or(usize::MAX))
+        let engine = self.engine.max_request_bytes().unwrap_or(usize::MAX);
+        self.policy.max_request_bytes.min(engine)
     }
 }
 

@@ -112,7 +112,7 @@ async fn keep(guard: &Guard, fingerprint: Fingerprint) -> Result<()> {
         return Ok(());
     };
     let store = guard.idempotency.store();
-    let retention = guard.idempotency.policy_for(&guard.key).retention();
+    let retention = guard.engine.retention();
     let request = ClaimRequest::new(side_key(&guard.key, &fingerprint), fingerprint)
         .with_retention(retention);
     match store.claim(&request).await? {

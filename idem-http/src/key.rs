@@ -108,6 +108,9 @@ impl fmt::Debug for IdempotencyKey {
 }
 
 fn quoted(value: &[u8]) -> Result<String, KeyError> {
+    if let Some(text) = plain(value) {
+        return Ok(text.to_owned());
+    }
     let item: Item = Parser::new(value)
         .parse()
         .map_err(|_| KeyError::NotAString)?;
@@ -115,6 +118,14 @@ fn quoted(value: &[u8]) -> Result<String, KeyError> {
         BareItem::String(text) => Ok(text.into()),
         _ => Err(KeyError::NotAString),
     }
+}
+
+/// Returns the text of a string without escapes and parameters, as nearly every key is.
+fn plain(value: &[u8]) -> Option<&str> {
+    let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\".contains(byte);
+    let text = text.iter().all(is_plain).then_some(text)?;
+    std::str::from_utf8(text).ok()
 }
 
 /// The bare form excludes what could start parameters or a second value, escapes, and values of

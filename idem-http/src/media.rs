@@ -1,5 +1,7 @@
 //! Media types: which bodies are JSON, and which are streams.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
@@ -15,12 +17,16 @@ const STREAMED: [&str; 7] = [
 ];
 
 /// Returns type and subtype in lower case, without parameters; empty when there is no readable one.
-pub(crate) fn essence(headers: &HeaderMap) -> String {
+pub(crate) fn essence(headers: &HeaderMap) -> Cow<'_, str> {
     let value = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     let essence = value.unwrap_or_default().split(';').next();
-    essence.unwrap_or_default().trim().to_ascii_lowercase()
+    let essence = essence.unwrap_or_default().trim();
+    match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => essence.to_ascii_lowercase().into(),
+        false => essence.into(),
+    }
 }
 
 /// Returns whether the body is plain JSON: `application/json` or a `+json` type, without a content

@@ -1,5 +1,6 @@
 //! [`HttpPolicy`]: the HTTP rules of a route.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -247,10 +248,10 @@ impl HttpPolicy {
             && self.methods.as_ref().is_none_or(is_chosen)
     }
 
-    pub(crate) fn operation(&self, parts: &Parts) -> String {
+    pub(crate) fn operation(&self, parts: &Parts) -> Cow<'_, str> {
         match &self.operation {
-            Operation::Named(name) => name.clone(),
-            Operation::By(function) => function.of(parts),
+            Operation::Named(name) => name.into(),
+            Operation::By(function) => function.of(parts).into(),
         }
     }
 }

@@ -15,11 +15,10 @@ use http::StatusCode;
 /// | `urn:idem:problem:scope-unknown` | 403, or 401 with a challenge | the request has no scope: the caller is not known |
 /// | `urn:idem:problem:response-not-stored` | 410 | the request was handled and its response not stored; a retry will not get it either |
 /// | `urn:idem:problem:outcome-unknown` | 500 | the request was begun and recorded as panicked, failed or abandoned; it must not be handled again |
-/// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store is unreachable (an open route handles the request instead), or the server is shutting down |
+/// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store is unreachable (an open route handles the request instead) |
 /// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is not valid in a key, or the store is misconfigured; the log says more |
 ///
-/// A problem means that nothing ran for this request, except while the server shuts down: then the
-/// retry shows whether it ran.
+/// A problem means that nothing ran for this request.
 ///
 /// The body is `application/problem+json` with `type`, `title`, `status` and `detail`. With a
 /// `Retry-After` it also has `retryAfter`, in seconds. If the policy names a page, it has

@@ -1,5 +1,6 @@
 //! [`IdempotencyService`]: a service behind the layer.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -8,25 +9,32 @@ use http_body::Body as HttpBody;
 use idem_core::BoxError;
 use tower_service::Service;
 
+use crate::exchange::{self, Begun};
+use crate::future::Guarded;
 use crate::guard::Guard;
-use crate::{Body, IdempotencyLayer, ResponseFuture, exchange};
+use crate::{Body, IdempotencyLayer, ResponseFuture};
 
 /// A service behind an [`IdempotencyLayer`].
 ///
 /// Requests without a key reach the inner service untouched and unread. Requests with a key are
-/// read whole, without their trailers, and handled in a task of their own. That task does not see
-/// the caller's task-local variables; it keeps the `tracing` span. The handler finds the run's
-/// [`Work`](idem_core::Work) in the request's extensions: it can derive keys for its own calls, and
-/// check whether it still holds the claim.
+/// read whole, without their trailers. If the caller drops the future after the handler was called,
+/// a task of its own finishes the handler. That task keeps the `tracing` span, but does not see the
+/// caller's task-local variables. The handler finds the run's [`Work`](idem_core::Work) in the
+/// request's extensions: it can derive keys for its own calls, and check whether it still holds the
+/// claim.
 #[derive(Debug, Clone)]
 pub struct IdempotencyService<S> {
     inner: S,
-    layer: IdempotencyLayer,
+    /// Shared, because servers clone a service for each request.
+    layer: Arc<IdempotencyLayer>,
 }
 
 impl<S> IdempotencyService<S> {
     pub(crate) fn new(inner: S, layer: IdempotencyLayer) -> Self {
-        Self { inner, layer }
+        Self {
+            inner,
+            layer: Arc::new(layer),
+        }
     }
 }
 
@@ -59,7 +67,9 @@ where
         match guard {
             Ok(None) => ResponseFuture::passed(ready.call(request)),
             Ok(Some(guard)) => {
-                ResponseFuture::guarded(Box::pin(exchange::run(ready, request, guard)))
+                let begun = Begun::default();
+                let exchange = Box::pin(exchange::run(ready, request, guard, begun.clone()));
+                ResponseFuture::guarded(Guarded::new(begun, exchange))
             }
             Err(problem) => ResponseFuture::refused(problem.into_response(&policy)),
         }

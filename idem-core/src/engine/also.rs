@@ -1,7 +1,7 @@
 //! Further keys of one run.
 
 use super::context::Context;
-use super::held::Others;
+use super::lease::Lease;
 use super::wait::{Claimed, claim};
 use super::{BusyPolicy, Work};
 use crate::{
@@ -35,13 +35,13 @@ impl Work {
     ///
     /// The other key is free, or held until its lease ends.
     pub async fn add_alias(&self, key: &Key) -> Result<Option<Response>> {
-        let (Some(context), Some(others)) = (self.context(), self.others()) else {
+        let Some(lease) = self.lease() else {
             return Ok(None);
         };
         if key == self.key() {
             return Ok(None);
         }
-        let (context, request) = self.also(context, others, key);
+        let (context, request) = self.also(lease, key);
         let mut claimed = claim(&context, &request).await?;
         // A caller that finds the claim of a dead run gets that failure; the next claim may try
         // again.
@@ -56,7 +56,7 @@ impl Work {
                     return Err(Error::new(ErrorKind::ClaimLost, Effect::None, message));
                 }
                 held.start();
-                others.add(held);
+                lease.others.add(held);
                 Ok(None)
             }
             Claimed::Completed(completed) => Ok(Some(completed.response)),
@@ -73,11 +73,12 @@ impl Work {
 
     /// Returns a claim that only the work that it belongs to takes over; it waits for its own dead
     /// attempts.
-    fn also(&self, context: &Context, others: &Others, key: &Key) -> (Context, ClaimRequest) {
+    fn also(&self, own: &Lease, key: &Key) -> (Context, ClaimRequest) {
+        let context = &own.context;
         let lease = context.policy.lease();
         let waits = BusyPolicy::wait(lease.saturating_add(lease / 2));
         let context = context.with_policy(context.policy.as_ref().clone().with_on_busy(waits));
-        let request = ClaimRequest::new(key.clone(), others.fingerprint)
+        let request = ClaimRequest::new(key.clone(), own.others.fingerprint)
             .with_lease(lease)
             .with_retention(context.policy.failure_retention())
             .with_on_stale(StalePolicy::Fail)

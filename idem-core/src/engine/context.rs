@@ -1,14 +1,16 @@
 //! [`Context`]: what the parts of a run share.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::Deref;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::task::unconstrained;
+use tokio::time::{Instant, sleep_until};
 
 use super::Policy;
 use super::observe::{Observer, Observers};
@@ -34,12 +36,14 @@ pub(super) struct Context(Arc<Parts>);
 
 /// Holds what all runs share, the operation's policy, the observers, and the runtime that the run
 /// was started on.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Parts {
     pub(super) shared: Arc<Shared>,
     pub(super) policy: Arc<Policy>,
     pub(super) observers: Observers,
     pub(super) runtime: Handle,
+    /// Whether the caller was dropped during a step, which a task then ends.
+    is_left: AtomicBool,
 }
 
 impl Deref for Context {
@@ -63,19 +67,38 @@ impl Context {
             policy,
             observers: Observers::new(&shared.observers, key),
             runtime,
+            is_left: AtomicBool::new(false),
         })))
     }
 
     /// Returns the same with another policy.
     pub(super) fn with_policy(&self, policy: Policy) -> Self {
         Self(Arc::new(Parts {
+            shared: Arc::clone(&self.shared),
             policy: Arc::new(policy),
-            ..Parts::clone(self)
+            observers: self.observers.clone(),
+            runtime: self.runtime.clone(),
+            is_left: AtomicBool::new(false),
         }))
     }
 
     pub(super) fn store(&self) -> &dyn IdempotencyStore {
         &*self.shared.store
+    }
+
+    /// Ends when the caller is dropped. The task that a step is handed to polls everything anew, so
+    /// nothing has to wake it.
+    pub(super) async fn left(&self) {
+        poll_fn(|_| match self.is_left() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
+    /// Returns whether the caller was dropped during a step.
+    pub(super) fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Relaxed)
     }
 
     /// Runs `step` to its end: polled in place, and handed to a task when the caller is dropped.
@@ -116,6 +139,7 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Future for ToItsEnd<'_,
 impl<F: Future<Output: Send + 'static> + Send + 'static> Drop for ToItsEnd<'_, F> {
     fn drop(&mut self) {
         if let Some(step) = self.step.take() {
+            self.context.is_left.store(true, Ordering::Relaxed);
             let step = self.context.observers.around(step);
             self.context.runtime.spawn(step);
         }
@@ -138,11 +162,29 @@ pub(super) async fn in_time_since<T>(
     operation: &'static str,
     call: impl Future<Output = Result<T>> + Send,
 ) -> Result<T> {
-    let deadline = check::deadline_from(sent, limit);
-    timeout_at(deadline, call).await.unwrap_or_else(|_| {
-        let message = format!("no answer in {} ms", limit.as_millis());
-        Err(Error::new(ErrorKind::Unavailable, Effect::Unknown, message).at("", operation))
+    let (mut call, mut timer) = (pin!(call), pin!(None));
+    poll_fn(|context| {
+        if let Poll::Ready(result) = call.as_mut().poll(context) {
+            return Poll::Ready(result);
+        }
+        // An answer at the first poll needs no timer.
+        if timer.is_none() {
+            // Unconstrained, so that a call that uses up the task's budget is stopped, too.
+            timer.set(Some(unconstrained(sleep_until(check::deadline_from(
+                sent, limit,
+            )))));
+        }
+        let passed = timer.as_mut().as_pin_mut().map(|timer| timer.poll(context));
+        match passed {
+            Some(Poll::Ready(())) => {
+                let message = format!("no answer in {} ms", limit.as_millis());
+                let error = Error::new(ErrorKind::Unavailable, Effect::Unknown, message);
+                Poll::Ready(Err(error.at("", operation)))
+            }
+            Some(Poll::Pending) | None => Poll::Pending,
+        }
     })
+    .await
 }
 
 /// Whether one of several tries may have taken effect.

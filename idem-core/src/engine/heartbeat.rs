@@ -1,15 +1,15 @@
 //! [`Heartbeat`]: renew leases while the work runs.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use slab::Slab;
 use tokio::runtime;
 use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep_until};
 
-use super::context::{Context, in_time};
+use super::context::in_time;
 use super::lease::Lease;
 use super::observe::LeaseLoss;
 use crate::backoff::Backoff;
@@ -33,8 +33,7 @@ fn watches() -> MutexGuard<'static, Vec<Watch>> {
 #[derive(Debug)]
 struct Watch {
     runtime: runtime::Id,
-    runs: HashMap<u64, Beat>,
-    next_id: u64,
+    runs: Slab<Beat>,
     /// When the task checks next.
     looks_at: Instant,
     /// Notifies the task that it has to check earlier.
@@ -51,7 +50,6 @@ enum Beat {
 
 #[derive(Debug)]
 struct Run {
-    context: Context,
     lease: Arc<Lease>,
     third: Duration,
     /// When the first renewal is due.
@@ -75,7 +73,7 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     runtime: runtime::Id,
-    id: u64,
+    id: usize,
 }
 
 impl Drop for Heartbeat {
@@ -84,7 +82,7 @@ impl Drop for Heartbeat {
         let watch = watches
             .iter_mut()
             .find(|watch| watch.runtime == self.runtime);
-        let beat = watch.and_then(|watch| watch.runs.remove(&self.id));
+        let beat = watch.and_then(|watch| watch.runs.try_remove(self.id));
         drop(watches);
         drop(beat);
     }
@@ -92,13 +90,13 @@ impl Drop for Heartbeat {
 
 impl Heartbeat {
     /// Watches the lease from now on.
-    pub(super) fn start(context: &Context, lease: Arc<Lease>) -> Self {
+    pub(super) fn start(lease: &Arc<Lease>) -> Self {
+        let context = &lease.context;
         let runtime = context.runtime.id();
         let third = (context.policy.lease() / 3).max(Duration::from_millis(1));
         let run = Run {
-            context: context.clone(),
             due: earlier(lease.deadline(), third * 2),
-            lease,
+            lease: Arc::clone(lease),
             third,
         };
         let looks_at = run.looks_at();
@@ -109,9 +107,7 @@ impl Heartbeat {
             watches.len() - 1
         });
         let watch = &mut watches[number];
-        watch.next_id += 1;
-        let id = watch.next_id;
-        watch.runs.insert(id, Beat::Waits(run));
+        let id = watch.runs.insert(Beat::Waits(run));
         let is_earlier = looks_at < watch.looks_at;
         if is_earlier {
             watch.looks_at = looks_at;
@@ -139,8 +135,7 @@ impl Watch {
     fn new(runtime: runtime::Id, looks_at: Instant) -> Self {
         Self {
             runtime,
-            runs: HashMap::new(),
-            next_id: 0,
+            runs: Slab::new(),
             looks_at,
             earlier: Arc::default(),
         }
@@ -150,7 +145,7 @@ impl Watch {
     /// run is left to wait for.
     fn look(&mut self, now: Instant) -> (Vec<Beating>, Option<Instant>) {
         let (mut near, mut next) = (Vec::new(), None);
-        for beat in self.runs.values_mut() {
+        for (_, beat) in &mut self.runs {
             let Beat::Waits(run) = beat else { continue };
             if !run.is_near(now) {
                 let looks_at = run.looks_at();
@@ -160,7 +155,6 @@ impl Watch {
             let (stop, stopped) = oneshot::channel();
             if let Beat::Waits(run) = std::mem::replace(beat, Beat::Renews(stop)) {
                 near.push(Beating {
-                    context: run.context,
                     lease: run.lease,
                     third: run.third,
                     stopped,
@@ -212,7 +206,7 @@ impl Watching {
         watch.looks_at = looks_at;
         drop(watches);
         for beating in near {
-            let observers = beating.context.observers.clone();
+            let observers = beating.lease.context.observers.clone();
             tokio::spawn(observers.around(beating.run()));
         }
         Some(looks_at)
@@ -232,7 +226,6 @@ impl Drop for Watching {
 }
 
 struct Beating {
-    context: Context,
     lease: Arc<Lease>,
     third: Duration,
     stopped: oneshot::Receiver<()>,
@@ -245,7 +238,7 @@ impl Beating {
     async fn run(mut self) {
         let mut next = earlier(self.lease.deadline(), self.third * 2);
         while self.pause_until(next).await {
-            self.context.report_expiry(&self.lease);
+            self.lease.context.report_expiry(&self.lease);
             let mut backoff = Backoff::new(Duration::MAX);
             let sent = loop {
                 let sent = Instant::now();
@@ -253,7 +246,8 @@ impl Beating {
                     Ok(()) => break sent,
                     Err(error) if is_final(error.kind()) => {
                         if error.is_claim_lost() && !self.is_stopped() {
-                            self.context.report_loss(&self.lease, LeaseLoss::Overtaken);
+                            let context = &self.lease.context;
+                            context.report_loss(&self.lease, LeaseLoss::Overtaken);
                         }
                         return self.lease.end();
                     }
@@ -275,9 +269,9 @@ impl Beating {
     }
 
     fn renews_again(&self, error: &Error) {
-        self.context.report_expiry(&self.lease);
-        self.lease
-            .with_claim(|claim| self.context.observers.retried(claim.key(), "renew", error));
+        let context = &self.lease.context;
+        context.report_expiry(&self.lease);
+        context.observers.retried(self.lease.key(), "renew", error);
     }
 
     /// Returns `false` when the heartbeat has to stop.
@@ -291,13 +285,9 @@ impl Beating {
 
     async fn renew(&self, sent: Instant) -> Result<()> {
         let claim = self.lease.claim();
-        let lease = self.context.policy.lease();
-        let renewed = in_time(
-            self.third,
-            "renew",
-            self.context.store().renew(&claim, lease),
-        )
-        .await?;
+        let context = &self.lease.context;
+        let call = context.store().renew(&claim, context.policy.lease());
+        let renewed = in_time(self.third, "renew", call).await?;
         self.lease.extend(renewed, sent);
         Ok(())
     }

@@ -19,6 +19,8 @@ use crate::{
 pub(super) enum Ending {
     Complete(Response),
     Fail(Failure),
+    /// With a failure that says that the work has run and its result is not stored.
+    NotStored,
     Release,
     LetExpire,
 }
@@ -28,7 +30,7 @@ impl Ending {
     fn call(&self) -> &'static str {
         match self {
             Self::Complete(_) => "complete",
-            Self::Fail(_) => "fail",
+            Self::Fail(_) | Self::NotStored => "fail",
             Self::Release => "release",
             Self::LetExpire => "",
         }
@@ -42,6 +44,18 @@ impl Ending {
             InterruptPolicy::LetExpire => Self::LetExpire,
         }
     }
+
+    /// Returns the same in the form for the store. Most runs prepare for
+    /// [`NotStored`](Self::NotStored) without ending so.
+    fn with_failure(self) -> Self {
+        match self {
+            Self::NotStored => Self::Fail(Failure::new(
+                Failure::NOT_STORED,
+                "the work has run, but its result could not be stored",
+            )),
+            ending => ending,
+        }
+    }
 }
 
 /// A claim that always ends, whatever happens to its holder: settled, or dropped.
@@ -50,10 +64,8 @@ impl Ending {
 /// the lease runs out.
 #[derive(Debug)]
 pub(super) struct Held {
-    context: Context,
     lease: Arc<Lease>,
     heartbeat: Option<Heartbeat>,
-    others: Arc<Others>,
     /// The ending when it is dropped.
     on_drop: Ending,
 }
@@ -67,10 +79,8 @@ impl Held {
         sent: Instant,
     ) -> Self {
         Self {
-            context,
-            lease: Arc::new(Lease::new(claim, sent)),
+            lease: Arc::new(Lease::new(context, request, claim, sent)),
             heartbeat: None,
-            others: Arc::new(Others::new(*request.fingerprint())),
             on_drop: Ending::Release,
         }
     }
@@ -96,15 +106,14 @@ impl Held {
     }
 
     /// Returns what its work needs.
-    pub(super) fn parts(&self) -> (Context, Arc<Lease>, Arc<Others>) {
-        let (lease, others) = (Arc::clone(&self.lease), Arc::clone(&self.others));
-        (self.context.clone(), lease, others)
+    pub(super) fn lease(&self) -> Arc<Lease> {
+        Arc::clone(&self.lease)
     }
 
     /// Starts the heartbeat; from now on a drop does what the policy says about cancelled work.
     pub(super) fn start(&mut self) {
-        self.heartbeat = Some(Heartbeat::start(&self.context, Arc::clone(&self.lease)));
-        self.on_drop = Ending::interrupted(self.context.policy.on_cancel(), || {
+        self.heartbeat = Some(Heartbeat::start(&self.lease));
+        self.on_drop = Ending::interrupted(self.lease.context.policy.on_cancel(), || {
             Failure::new(
                 Failure::CANCELLED,
                 "the caller went away while the work ran",
@@ -122,10 +131,7 @@ impl Held {
         self.lease.end();
         self.on_drop = ending;
         match self.last_step() {
-            Some(mut step) => {
-                let step = async move { step.run().await };
-                self.context.to_its_end(step).await
-            }
+            Some(step) => self.lease.context.to_its_end(step.run()).await,
             None => Ok(()),
         }
     }
@@ -138,25 +144,26 @@ impl Held {
 
     /// Returns the remaining step, once.
     fn last_step(&mut self) -> Option<LastStep> {
+        let context = &self.lease.context;
         let heartbeat = self.heartbeat.take();
         if heartbeat.is_some() {
-            self.context.report_expiry(&self.lease);
+            context.report_expiry(&self.lease);
         }
-        let others = self.others.take(&self.on_drop);
+        let others = self.lease.others.take(&self.on_drop);
         let limit = match self.on_drop {
             Ending::LetExpire => {
                 if heartbeat.is_some() {
-                    let (lease, ending) = (&self.lease, &self.on_drop);
-                    self.context.report_ended(lease, ending, &Ok(()));
+                    context.report_ended(&self.lease, &self.on_drop, &Ok(()));
                 }
                 return None;
             }
-            Ending::Release => self.context.policy.retry_timeout(),
-            Ending::Complete(_) | Ending::Fail(_) => self.context.policy.seal_limit(),
+            Ending::Release => context.policy.retry_timeout(),
+            Ending::Complete(_) | Ending::Fail(_) | Ending::NotStored => {
+                context.policy.seal_limit()
+            }
         };
-        let ending = std::mem::replace(&mut self.on_drop, Ending::LetExpire);
+        let ending = std::mem::replace(&mut self.on_drop, Ending::LetExpire).with_failure();
         Some(LastStep {
-            context: self.context.clone(),
             lease: Arc::clone(&self.lease),
             claim: self.lease.claim(),
             // A claim that cannot be released must expire, so no heartbeat; a claim that is sealed
@@ -177,7 +184,7 @@ pub(super) struct Others {
 }
 
 impl Others {
-    fn new(fingerprint: Fingerprint) -> Self {
+    pub(super) fn new(fingerprint: Fingerprint) -> Self {
         Self {
             fingerprint,
             held: Mutex::default(),
@@ -202,20 +209,20 @@ impl Others {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        // Settled already, or left before its work began.
+        if matches!(self.on_drop, Ending::LetExpire) && self.heartbeat.is_none() {
+            return;
+        }
         self.lease.end();
-        if let Some(mut step) = self.last_step() {
-            let step = self
-                .context
-                .observers
-                .around(async move { step.run().await });
-            self.context.runtime.spawn(step);
+        if let Some(step) = self.last_step() {
+            let context = &self.lease.context;
+            context.runtime.spawn(context.observers.around(step.run()));
         }
     }
 }
 
 /// The last step of a claim.
 struct LastStep {
-    context: Context,
     lease: Arc<Lease>,
     claim: Claim,
     ending: Ending,
@@ -227,7 +234,7 @@ struct LastStep {
 
 impl LastStep {
     /// Takes the step and notifies the waiting runs of this process, whatever the result.
-    async fn run(&mut self) -> Result<()> {
+    async fn run(mut self) -> Result<()> {
         let others = std::mem::take(&mut self.others);
         let steps: Vec<_> = others.into_iter().filter_map(Held::into_step).collect();
         let mut result = Ok(());
@@ -239,41 +246,42 @@ impl LastStep {
 
     async fn take(&self) -> Result<()> {
         let result = self.repeat().await;
-        self.context.shared.waiting.ended(self.claim.key());
-        self.context
-            .report_ended(&self.lease, &self.ending, &result);
+        let context = &self.lease.context;
+        context.shared.waiting.ended(self.lease.key());
+        context.report_ended(&self.lease, &self.ending, &result);
         result
     }
 
     /// Repeats the step until the store has taken it, possibly twice, or the time is up.
     async fn repeat(&self) -> Result<()> {
-        let mut sent = Instant::now();
-        let mut backoff = Backoff::since(sent, self.limit);
+        let begun = Instant::now();
+        let (mut sent, mut backoff) = (begun, None);
         let mut doubt = Doubt::default();
         loop {
             let error = match self.try_once(sent).await {
                 Ok(()) => return Ok(()),
                 Err(error) => doubt.about_all(error),
             };
+            let backoff = backoff.get_or_insert_with(|| Backoff::since(begun, self.limit));
             // Boxed, because it is rare.
             if !is_worth_repeating(&error) || !Box::pin(backoff.pause()).await {
                 return Err(error);
             }
             sent = Instant::now();
-            let observers = &self.context.observers;
-            observers.retried(self.claim.key(), self.ending.call(), &error);
+            let observers = &self.lease.context.observers;
+            observers.retried(self.lease.key(), self.ending.call(), &error);
         }
     }
 
     async fn try_once(&self, sent: Instant) -> Result<()> {
-        let store = self.context.store();
-        let policy = &self.context.policy;
+        let store = self.lease.context.store();
+        let policy = &self.lease.context.policy;
         let claim = &self.claim;
         let call = match &self.ending {
             Ending::Complete(response) => store.complete(claim, response, policy.retention()),
             Ending::Fail(failure) => store.fail(claim, failure, policy.failure_retention()),
             Ending::Release => store.release(claim),
-            Ending::LetExpire => return Ok(()),
+            Ending::NotStored | Ending::LetExpire => return Ok(()),
         };
         in_time_since(sent, policy.try_limit(), self.ending.call(), call).await
     }

@@ -1,4 +1,4 @@
-//! [`Lease`]: what this process knows about the claim that it holds.
+//! [`Lease`]: a claim that a run holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,16 +6,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::Claim;
+use super::context::Context;
+use super::held::Others;
 use crate::backend::check;
+use crate::{Claim, ClaimRequest, Key};
 
-/// A claim with the instant, on this process's monotonic clock, until which it is surely held.
+/// A claim with the instant, on this process's monotonic clock, until which it is surely held. The
+/// run, its work and its heartbeat share it.
 ///
 /// That instant is counted from before the request was sent, so it is never later than the end that
 /// the store keeps. No task has to run to notice the end: each check compares it with the clock, so
 /// a process that was stopped for a while knows at its first check.
 #[derive(Debug)]
 pub(super) struct Lease {
+    pub(super) context: Context,
+    /// The claims that end as this one does.
+    pub(super) others: Others,
+    key: Key,
     held: Mutex<Held>,
     /// Lost or given up; never taken back.
     over: AtomicBool,
@@ -37,9 +44,17 @@ struct Held {
 
 impl Lease {
     /// Holds a claim that was granted to a request sent at `sent`.
-    pub(super) fn new(claim: Claim, sent: Instant) -> Self {
+    pub(super) fn new(
+        context: Context,
+        request: &ClaimRequest,
+        claim: Claim,
+        sent: Instant,
+    ) -> Self {
         let deadline = deadline(&claim, sent);
         Self {
+            context,
+            others: Others::new(*request.fingerprint()),
+            key: claim.key().clone(),
             held: Mutex::new(Held { claim, deadline }),
             over: AtomicBool::new(false),
             ended: Notify::new(),
@@ -51,6 +66,10 @@ impl Lease {
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
     }
 
     pub(super) fn claim(&self) -> Claim {

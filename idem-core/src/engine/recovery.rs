@@ -34,15 +34,14 @@ impl Work {
         data: &T,
     ) -> Result<()> {
         let point = Checkpoint::json(name, data)?;
-        let Some(context) = self.context() else {
+        let Some(lease) = self.lease() else {
             return Ok(());
         };
+        let context = &lease.context;
         let mut backoff = Backoff::new(context.policy.retry_timeout());
         let mut doubt = Doubt::default();
         loop {
-            let Some(claim) = self.claim() else {
-                return Ok(());
-            };
+            let claim = lease.claim();
             let call = keeper(context)?.checkpoint(&claim, &point);
             let error = match in_time(context.policy.try_limit(), "checkpoint", call).await {
                 Ok(()) => return Ok(()),
@@ -66,14 +65,13 @@ impl Work {
     ///
     /// Without effect.
     pub async fn last_checkpoint(&self) -> Result<Option<Checkpoint>> {
-        let Some(context) = self.context() else {
+        let Some(lease) = self.lease() else {
             return Ok(None);
         };
+        let context = &lease.context;
         let mut backoff = Backoff::new(context.policy.retry_timeout());
         loop {
-            let Some(claim) = self.claim() else {
-                return Ok(None);
-            };
+            let claim = lease.claim();
             let call = keeper(context)?.last_checkpoint(&claim);
             let error = match in_time(context.policy.try_limit(), "last_checkpoint", call).await {
                 Ok(point) => return Ok(point),

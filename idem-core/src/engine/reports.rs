@@ -12,14 +12,13 @@ impl Context {
     /// Reports that a claim is lost, once.
     pub(super) fn report_loss(&self, lease: &Lease, loss: LeaseLoss) {
         if lease.is_first_loss() {
-            let key = lease.with_claim(|claim| claim.key().clone());
-            self.observers.lease_lost(&key, loss);
+            self.observers.lease_lost(lease.key(), loss);
         }
     }
 
     /// Reports the same if the lease is over by the clock.
     pub(super) fn report_expiry(&self, lease: &Lease) {
-        if lease.has_passed() {
+        if !self.observers.is_empty() && lease.has_passed() {
             self.report_loss(lease, LeaseLoss::Expired);
         }
     }
@@ -29,7 +28,7 @@ impl Context {
         if self.observers.is_empty() {
             return;
         }
-        let key = lease.with_claim(|claim| claim.key().clone());
+        let key = lease.key();
         let ended = match (ending, result) {
             (_, Err(error)) => {
                 if error.is_claim_lost() && !matches!(ending, Ending::Release) {
@@ -39,16 +38,16 @@ impl Context {
             }
             (Ending::Complete(_), Ok(())) => {
                 return match lease.first_seen() {
-                    Some(first) => self.observers.sealed(&key, Some(first.elapsed())),
-                    None => self.report_sealed_at_last(key),
+                    Some(first) => self.observers.sealed(key, Some(first.elapsed())),
+                    None => self.report_sealed_at_last(key.clone()),
                 };
             }
-            (Ending::Fail(_), Ok(())) => observe::Ending::Failed,
+            (Ending::Fail(_) | Ending::NotStored, Ok(())) => observe::Ending::Failed,
             (Ending::Release, Ok(())) => observe::Ending::Released,
             (Ending::LetExpire, Ok(())) => observe::Ending::LetExpire,
         };
         let error = result.as_ref().err().map(crate::Error::kind);
-        self.observers.ended_without(&key, ended, error);
+        self.observers.ended_without(key, ended, error);
     }
 
     /// Reports the seal of a key that another process or attempt saw first: the record knows when.

@@ -153,7 +153,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
     mut held: Held,
     value: T,
 ) -> Result<Outcome<T>, RunError<E, T>> {
-    held.set_on_drop(not_stored());
+    held.set_on_drop(Ending::NotStored);
     let limits = context.policy.limits(context.store().limits());
     let source = match encode::<C, T>(&value, &limits) {
         Ok(response) => match held.settle(Ending::Complete(response)).await {
@@ -161,7 +161,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
             Err(error) => error,
         },
         Err(error) => {
-            let _ = held.settle(not_stored()).await;
+            let _ = held.settle(Ending::NotStored).await;
             error
         }
     };
@@ -172,13 +172,6 @@ fn encode<C: Codec<T>, T>(value: &T, limits: &Limits) -> Result<Response> {
     let response = C::encode(value)?;
     check::response_fits(&response, limits)?;
     Ok(response)
-}
-
-fn not_stored() -> Ending {
-    Ending::Fail(Failure::new(
-        Failure::NOT_STORED,
-        "the work has run, but its result could not be stored",
-    ))
 }
 
 fn after_error(context: &Context, error: &impl Display) -> Ending {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::BusyPolicy;
@@ -46,11 +45,9 @@ impl Claimed {
 /// because the work never started.
 pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Claimed> {
     let begun = Instant::now();
-    let (_here, gone) = oneshot::channel();
     let mut asking = Asking {
         context: context.clone(),
         request: request.clone(),
-        caller: Caller { gone: Some(gone) },
         doubt: Doubt::default(),
     };
     context
@@ -93,7 +90,6 @@ fn is_contended(error: &Error) -> bool {
 struct Asking {
     context: Context,
     request: ClaimRequest,
-    caller: Caller,
     doubt: Doubt,
 }
 
@@ -141,11 +137,8 @@ impl Asking {
                 Err(error) => return Err(error),
             };
             let longest = busy.longest_pause();
-            if !self
-                .caller
-                .waits(&mut backoff, longest, Some(&mut subscriptions))
-                .await
-            {
+            let changes = Some(&mut subscriptions);
+            if !waits(&self.context, &mut backoff, longest, changes).await {
                 return busy.claimed();
             }
         }
@@ -175,22 +168,23 @@ impl Asking {
         limit: Duration,
         contended: Duration,
     ) -> Result<Claimed> {
-        let mut away = Backoff::since(sent, limit);
-        let mut contended = Backoff::since(sent, contended);
+        let begun = sent;
+        let (mut away_backoff, mut contended_backoff) = (None, None);
         loop {
             let call = self.context.store().claim(&self.request);
-            let limit = self.context.policy.try_limit();
-            match in_time_since(sent, limit, "claim", call).await {
+            let try_limit = self.context.policy.try_limit();
+            match in_time_since(sent, try_limit, "claim", call).await {
                 Ok(outcome) => {
                     self.doubt.clear();
                     return Ok(self.claimed(outcome, sent));
                 }
                 Err(error) => {
                     let error = self.doubt.about_all(error);
-                    let backoff = match is_contended(&error) {
-                        true => &mut contended,
-                        false => &mut away,
+                    let (backoff, limit) = match is_contended(&error) {
+                        true => (&mut contended_backoff, contended),
+                        false => (&mut away_backoff, limit),
                     };
+                    let backoff = backoff.get_or_insert_with(|| Backoff::since(begun, limit));
                     if !error.is_retryable() || !Box::pin(self.pause(backoff)).await {
                         return Err(error);
                     }
@@ -217,10 +211,10 @@ impl Asking {
     /// Pauses before the next claim; returns `false` when the caller has gone and nothing has to be
     /// given back.
     async fn pause(&mut self, backoff: &mut Backoff) -> bool {
-        if self.caller.waits(backoff, Duration::MAX, None).await {
+        if waits(&self.context, backoff, Duration::MAX, None).await {
             return true;
         }
-        self.caller.is_gone() && self.doubt.exists() && backoff.pause().await
+        self.context.is_left() && self.doubt.exists() && backoff.pause().await
     }
 }
 
@@ -242,46 +236,28 @@ impl Subscriptions {
     }
 }
 
-/// Whether the caller is still there.
-struct Caller {
-    /// Ends when the caller is dropped; `None` once that was seen.
-    gone: Option<oneshot::Receiver<()>>,
-}
-
-impl Caller {
-    fn is_gone(&self) -> bool {
-        self.gone.is_none()
+/// Pauses until the next notification at most; returns `false` when the time is up or the caller
+/// has gone.
+async fn waits(
+    context: &Context,
+    backoff: &mut Backoff,
+    longest: Duration,
+    subscriptions: Option<&mut Subscriptions>,
+) -> bool {
+    let changed = async {
+        match subscriptions {
+            Some(subscriptions) => subscriptions.changed().await,
+            None => std::future::pending().await,
+        }
+    };
+    // Otherwise a listener that is notified again and again would keep it from ending.
+    if backoff.left().is_zero() {
+        return false;
     }
-
-    /// Pauses until the next notification at most; returns `false` when the time is up or the
-    /// caller has gone.
-    async fn waits(
-        &mut self,
-        backoff: &mut Backoff,
-        longest: Duration,
-        subscriptions: Option<&mut Subscriptions>,
-    ) -> bool {
-        let changed = async {
-            match subscriptions {
-                Some(subscriptions) => subscriptions.changed().await,
-                None => std::future::pending().await,
-            }
-        };
-        let Some(gone) = &mut self.gone else {
-            return false;
-        };
-        // Otherwise a listener that is notified again and again would keep it from ending.
-        if backoff.left().is_zero() {
-            return false;
-        }
-        tokio::select! {
-            biased;
-            _ = gone => {
-                self.gone = None;
-                false
-            }
-            () = changed => true,
-            more = backoff.pause_at_most(longest) => more,
-        }
+    tokio::select! {
+        biased;
+        () = context.left() => false,
+        () = changed => true,
+        more = backoff.pause_at_most(longest) => more,
     }
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::context::Context;
-use super::held::{Held, Others};
+use super::held::Held;
 use super::lease::Lease;
 use crate::digest::hex;
 use crate::{AttemptId, Claim, FencingToken, Key, Result};
@@ -13,50 +12,42 @@ use crate::{AttemptId, Claim, FencingToken, Key, Result};
 /// Clones share their state; give one to each task that the work spawns. When the run has ended, in
 /// whatever way, the claim counts as lost, so that a task that outlives its run notices.
 #[derive(Debug, Clone)]
-pub struct Work {
-    key: Key,
-    lease: Option<Arc<Lease>>,
-    context: Option<Context>,
-    others: Option<Arc<Others>>,
+pub struct Work(Inner);
+
+#[derive(Debug, Clone)]
+enum Inner {
+    Keyed(Arc<Lease>),
+    /// With a random key.
+    Unkeyed(Key),
 }
 
 impl Work {
     /// Returns the work of a claim that is held.
     pub(super) fn of(held: &Held) -> Self {
-        let (context, lease, others) = held.parts();
-        Self {
-            key: lease.with_claim(|claim| claim.key().clone()),
-            lease: Some(lease),
-            context: Some(context),
-            others: Some(others),
-        }
+        Self(Inner::Keyed(held.lease()))
     }
 
     /// Creates work without a key of its own; it gets a random key to derive from.
     pub(super) fn unkeyed() -> Result<Self> {
         let id = hex(AttemptId::random().as_bytes());
-        Ok(Self {
-            key: Key::new("unkeyed", "unkeyed", id)?,
-            lease: None,
-            context: None,
-            others: None,
-        })
+        Ok(Self(Inner::Unkeyed(Key::new("unkeyed", "unkeyed", id)?)))
     }
 
-    /// Returns the run's context; `None` without a key.
-    pub(super) fn context(&self) -> Option<&Context> {
-        self.context.as_ref()
-    }
-
-    /// Returns the claims beside its own; `None` without a key.
-    pub(super) fn others(&self) -> Option<&Others> {
-        self.others.as_deref()
+    /// Returns the claim that is held; `None` without a key.
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.0 {
+            Inner::Keyed(lease) => Some(lease),
+            Inner::Unkeyed(_) => None,
+        }
     }
 
     /// Returns the key; without one, a random key that no other run has.
     #[must_use]
     pub fn key(&self) -> &Key {
-        &self.key
+        match &self.0 {
+            Inner::Keyed(lease) => lease.key(),
+            Inner::Unkeyed(key) => key,
+        }
     }
 
     /// Returns the claim, with the end of its lease as last renewed. Seal it in a transaction
@@ -64,21 +55,20 @@ impl Work {
     /// value. `None` without a key.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
-        self.lease.as_deref().map(Lease::claim)
+        self.lease().map(Lease::claim)
     }
 
     /// Returns the fencing token, to send along with writes to other systems. `None` without a key.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
-        let lease = self.lease.as_deref()?;
-        Some(lease.with_claim(Claim::token))
+        Some(self.lease()?.with_claim(Claim::token))
     }
 
     /// Returns the number of this attempt; more than 1 after a takeover or a retry of a failure.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         let attempts = |lease: &Lease| lease.with_claim(Claim::attempts);
-        self.lease.as_deref().map_or(1, attempts)
+        self.lease().map_or(1, attempts)
     }
 
     /// Returns whether another attempt has begun this work before, and may have done part of it.
@@ -91,7 +81,7 @@ impl Work {
     /// [`Key::derive`].
     #[must_use]
     pub fn derive(&self, name: &str) -> Key {
-        self.key.derive(name)
+        self.key().derive(name)
     }
 
     /// Returns whether the claim is lost, or can no longer be assumed to be held: the store was out
@@ -104,13 +94,13 @@ impl Work {
     /// [`token`](Self::token).
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lease.as_deref().is_some_and(Lease::is_over)
+        self.lease().is_some_and(Lease::is_over)
     }
 
     /// Waits until the claim [`is_lost`](Self::is_lost): work that can be stopped selects on it.
     /// Never ends without a key.
     pub async fn lost(&self) {
-        match self.lease.as_deref() {
+        match self.lease() {
             Some(lease) => lease.over().await,
             None => std::future::pending().await,
         }

@@ -1,7 +1,7 @@
 //! Canonical JSON: RFC 8785, with large integers kept exact.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -63,6 +63,11 @@ pub(super) fn write_value(
     match value.as_bytes().first() {
         Some(b'{') => write_object(document, value, depth, out),
         Some(b'[') => write_array(document, value, depth, out),
+        // Only an escape can stand for what has another form, or none.
+        Some(b'"') if !value.contains('\\') => {
+            out.push_str(value);
+            Ok(())
+        }
         Some(b'"') => {
             let text: Text<'_> = read(document, value, "a string (a lone surrogate?)")?;
             write_string(&text.0, out);
@@ -108,7 +113,7 @@ pub(super) fn members<'a>(
     document: &str,
     value: &'a str,
     depth: usize,
-) -> Result<BTreeMap<Name<'a>, &'a RawValue>> {
+) -> Result<Vec<(Name<'a>, &'a RawValue)>> {
     check_depth(document, value, depth)?;
     let members: Members<'a> = read(
         document,
@@ -158,6 +163,12 @@ fn offset(document: &str, part: &str) -> usize {
 
 fn write_string(text: &str, out: &mut String) {
     out.push('"');
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     for c in text.chars() {
         match c {
             '"' => out.push_str("\\\""),
@@ -206,18 +217,23 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
 
 impl Ord for Name<'_> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.encode_utf16().cmp(other.0.encode_utf16())
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The order of bytes is the same for ASCII, and much faster.
+        match self.0.is_ascii() && other.0.is_ascii() {
+            true => self.0.cmp(&other.0),
+            false => self.0.encode_utf16().cmp(other.0.encode_utf16()),
+        }
     }
 }
 
 impl PartialOrd for Name<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-struct Members<'a>(BTreeMap<Name<'a>, &'a RawValue>);
+/// The members of an object, in canonical order.
+struct Members<'a>(Vec<(Name<'a>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -231,13 +247,19 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = BTreeMap::new();
+                let mut members = Vec::new();
                 while let Some((name, value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
-                    if members.insert(Name(name.0), value).is_some() {
-                        return Err(serde::de::Error::custom("duplicate name"));
-                    }
+                    members.push((Name(name.0), value));
                 }
-                Ok(Members(members))
+                let is_before = |one: &(Name<'_>, _), other: &(Name<'_>, _)| one.0 < other.0;
+                if members.is_sorted_by(is_before) {
+                    return Ok(Members(members));
+                }
+                members.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+                match members.is_sorted_by(is_before) {
+                    true => Ok(Members(members)),
+                    false => Err(serde::de::Error::custom("duplicate name")),
+                }
             }
         }
 

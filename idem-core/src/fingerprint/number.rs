@@ -17,6 +17,10 @@ const MAX_TRAILING_ZEROS: i64 = 32;
 ///
 /// Returns `None` for a number that is neither such an integer nor in the range of a double.
 pub(super) fn write(text: &str, out: &mut String) -> Option<()> {
+    if is_short_integer(text) {
+        out.push_str(text);
+        return Some(());
+    }
     let (negative, magnitude) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -42,6 +46,13 @@ pub(super) fn write(text: &str, out: &mut String) -> Option<()> {
     }
     exact.write(out);
     Some(())
+}
+
+/// Returns whether the number is its own canonical form: an integer of at most 15 digits, which a
+/// double always holds, and not `-0`.
+fn is_short_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.len() <= 15 && digits.bytes().all(|byte| byte.is_ascii_digit()) && text != "-0"
 }
 
 /// A decimal magnitude without leading or trailing zeros: `digits × 10^exponent`.
