@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::number;
@@ -108,7 +109,7 @@ pub(super) fn members<'a>(
     document: &str,
     value: &'a str,
     depth: usize,
-) -> Result<BTreeMap<Name<'a>, &'a RawValue>> {
+) -> Result<BTreeMap<Text<'a>, &'a RawValue>> {
     check_depth(document, value, depth)?;
     let members: Members<'a> = read(
         document,
@@ -125,8 +126,7 @@ pub(super) fn elements<'a>(
     depth: usize,
 ) -> Result<Vec<&'a RawValue>> {
     check_depth(document, value, depth)?;
-    let elements: Elements<'a> = read(document, value, "an array")?;
-    Ok(elements.0)
+    read(document, value, "an array")
 }
 
 fn check_depth(document: &str, value: &str, depth: usize) -> Result<()> {
@@ -174,50 +174,24 @@ fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// A string that borrows where it has no escapes.
-struct Text<'a>(Cow<'a, str>);
+/// A string that borrows where it has no escapes, ordered by UTF-16 code units.
+#[derive(PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
-
-/// A member's name, ordered by UTF-16 code units.
-#[derive(PartialEq, Eq)]
-pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
-
-impl Ord for Name<'_> {
+impl Ord for Text<'_> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.encode_utf16().cmp(other.0.encode_utf16())
     }
 }
 
-impl PartialOrd for Name<'_> {
+impl PartialOrd for Text<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-struct Members<'a>(BTreeMap<Name<'a>, &'a RawValue>);
+struct Members<'a>(BTreeMap<Text<'a>, &'a RawValue>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -232,8 +206,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = BTreeMap::new();
-                while let Some((name, value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
-                    if members.insert(Name(name.0), value).is_some() {
+                while let Some((name, value)) = map.next_entry()? {
+                    if members.insert(name, value).is_some() {
                         return Err(serde::de::Error::custom("duplicate name"));
                     }
                 }
@@ -242,13 +216,5 @@ impl<'de> Deserialize<'de> for Members<'de> {
         }
 
         deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct Elements<'a>(Vec<&'a RawValue>);
-
-impl<'de> Deserialize<'de> for Elements<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::deserialize(deserializer).map(Elements)
     }
 }
