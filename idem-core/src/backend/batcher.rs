@@ -103,7 +103,8 @@ pub(crate) struct Wait<I: Send + 'static, O: Send + 'static> {
     pub(crate) reply: oneshot::Receiver<Reply<I, O>>,
 }
 
-/// Counts a caller until it is dropped.
+/// A caller under way. One that calls by itself counts until this is dropped, one in a batch until
+/// the batch has ended.
 #[derive(Debug)]
 pub struct Underway<I: Send + 'static, O: Send + 'static>(Option<Lane<I, O>>);
 
@@ -169,7 +170,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         })
     }
 
-    /// Counts one more caller, until the returned value is dropped.
+    /// Adds a caller, and decides whether it calls by itself.
     pub fn enter(self: &Arc<Self>) -> Underway<I, O> {
         Underway(self.alone())
     }

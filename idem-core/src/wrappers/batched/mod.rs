@@ -69,7 +69,7 @@ pub struct Batched<S> {
     locked: LockedKeys,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Settings {
     lanes: usize,
     batch: usize,
@@ -159,7 +159,7 @@ impl<S: BatchStore> Batched<S> {
         &self.store
     }
 
-    /// Sends alone where a lane is free, and in a batch where none is.
+    /// Sends alone where few callers are under way, and in a batch otherwise.
     async fn ask<W: Work, F>(
         &self,
         lanes: &Arc<Lanes<W>>,
