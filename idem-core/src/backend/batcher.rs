@@ -1,9 +1,9 @@
 //! [`Batcher`]: concurrent callers share one round trip.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -13,71 +13,106 @@ use tokio::sync::oneshot;
 /// as good, and nobody waits for the turn of the runtime that batching takes.
 const COMPANY: usize = 8;
 
-/// Executes a batch: returns an answer for each item, in order.
-type Answer<I, O> =
-    Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
+/// Most bytes in one batch, about; a larger item is a batch by itself. This is well below what
+/// servers accept in one statement.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+
+/// Sends a batch and answers its callers.
+type SendBatch<I, O> = Box<
+    dyn Fn(Arc<Batcher<I, O>>, Vec<Waiter<I, O>>) -> Pin<Box<dyn Future<Output = ()> + Send>>
+        + Send
+        + Sync,
+>;
 
 /// Collects the items of concurrent callers into batches: for implementers of stores.
 ///
-/// The first caller yields for one turn of the runtime, so that callers that are ready to run add
-/// their items; then it sends the batch. There is no timer: nobody waits for callers that may come.
-/// While as many batches are under way as allowed, callers wait for the first to finish. A batch
-/// runs in a task of its own, so a dropped caller takes no other caller's answer with it. An item
-/// whose caller is dropped before the batch leaves is not sent.
+/// A caller that [`enter`](Self::enter)s while few others are under way makes its call by itself,
+/// in its own task. Any other one [`ask`](Self::ask)s: its item goes into the next batch. A batch
+/// leaves after one turn of the runtime, so that callers that are ready to run add their items.
+/// There is no timer: nobody waits for callers that may come. While as many calls are under way as
+/// allowed, callers wait for the first to end.
+///
+/// A batch runs in a task of its own, so a dropped caller takes no other caller's answer with it.
+/// An item whose caller is dropped before the batch leaves is not sent. Where the task of a batch
+/// ends early, with its runtime or by a panic, a waiting caller takes over.
 ///
 /// Batching changes which items share a round trip, and no answer. Use it for calls that can be
 /// repeated, or whose answers say what became of each item.
-pub struct Batcher<I, O> {
-    waiting: Mutex<Waiting<I, O>>,
-    underway: AtomicUsize,
-    most: usize,
-    batches: usize,
-    answer: Answer<I, O>,
+pub struct Batcher<I: Send + 'static, O: Send + 'static> {
+    bounds: Bounds<I>,
+    state: Mutex<State<I, O>>,
+    send: SendBatch<I, O>,
 }
 
-struct Waiting<I, O> {
-    callers: Vec<Caller<I, O>>,
-    is_led: bool,
-    batches: usize,
+/// The bounds of calls, batches and waiting callers.
+pub(crate) struct Bounds<I> {
+    /// The number of callers under way from which a further one does not call by itself.
+    pub(crate) alone: usize,
+    /// Most batches at a time. They and the calls of callers by themselves share as many lanes, or
+    /// as many as there may be such calls, if that is more.
+    pub(crate) batches: usize,
+    /// Most items of a batch.
+    pub(crate) items: usize,
+    /// Most waiting callers.
+    pub(crate) waiting: usize,
+    /// Returns about how many bytes an item has on the wire.
+    pub(crate) bytes: fn(&I) -> usize,
 }
 
-type Caller<I, O> = (I, oneshot::Sender<O>);
+struct State<I: Send + 'static, O: Send + 'static> {
+    waiting: VecDeque<Waiter<I, O>>,
+    next_id: u64,
+    /// The lanes in use.
+    busy: usize,
+    /// Those of them that are for batches.
+    batches: usize,
+    /// Those of them that take the waiting callers within a turn of the runtime.
+    leading: usize,
+    /// The callers whose calls are under way, and at least one for each lane.
+    callers: usize,
+}
 
-/// Counts a caller until it is dropped.
+/// A waiting caller, and its item.
+pub(crate) struct Waiter<I: Send + 'static, O: Send + 'static> {
+    id: u64,
+    pub(crate) item: I,
+    pub(crate) caller: Caller<I, O>,
+}
+
+/// A caller that waits for an answer, and may have gone.
+pub(crate) struct Caller<I: Send + 'static, O: Send + 'static>(oneshot::Sender<Reply<I, O>>);
+
+impl<I: Send + 'static, O: Send + 'static> Caller<I, O> {
+    pub(crate) fn answer(self, answer: O) {
+        // A caller that has gone needs no answer.
+        let _ = self.0.send(Reply::Answer(answer));
+    }
+}
+
+/// The message to a waiting caller. It does not come when the task that sent the item is gone.
+pub(crate) enum Reply<I: Send + 'static, O: Send + 'static> {
+    Answer(O),
+    /// The caller has this lane for a call by itself; its item was not sent.
+    Lead(Lane<I, O>),
+}
+
+/// The wait of a caller for its batch.
+pub(crate) struct Wait<I: Send + 'static, O: Send + 'static> {
+    /// Its name in the queue.
+    pub(crate) id: u64,
+    pub(crate) reply: oneshot::Receiver<Reply<I, O>>,
+}
+
+/// A caller under way. One that calls by itself counts until this is dropped, one in a batch until
+/// the batch has ended.
 #[derive(Debug)]
-pub struct Underway<'g>(&'g AtomicUsize, usize);
+pub struct Underway<I: Send + 'static, O: Send + 'static>(Option<Lane<I, O>>);
 
-impl Underway<'_> {
+impl<I: Send + 'static, O: Send + 'static> Underway<I, O> {
     /// Returns whether there are enough concurrent callers for batching to pay: 8.
     #[must_use]
     pub fn is_in_company(&self) -> bool {
-        self.1 >= COMPANY
-    }
-}
-
-impl Drop for Underway<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The leader of the next batch; sends it on drop, also when its caller is dropped early.
-struct Lead<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
-
-impl<I: Send + 'static, O: Send + 'static> Drop for Lead<I, O> {
-    fn drop(&mut self) {
-        self.0.send(true);
-    }
-}
-
-/// A batch under way. When it ends, also by a panic or with its runtime, the next batch is sent
-/// with the items that arrived meanwhile.
-struct Turn<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
-
-impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
-    fn drop(&mut self) {
-        self.0.waiting().batches -= 1;
-        self.0.send(false);
+        self.0.is_none()
     }
 }
 
@@ -93,25 +128,58 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
     where
         F: Future<Output = Vec<O>> + Send + 'static,
     {
-        Arc::new(Self {
-            waiting: Mutex::new(Waiting {
-                callers: Vec::new(),
-                is_led: false,
-                batches: 0,
-            }),
-            underway: AtomicUsize::new(0),
-            most: most.max(1),
+        let bounds = Bounds {
+            alone: COMPANY,
             batches: batches.max(1),
-            answer: Box::new(move |items| Box::pin(answer(items))),
+            items: most.max(1),
+            waiting: usize::MAX,
+            bytes: |_| 0,
+        };
+        Self::with_bounds(bounds, move |_, waiters| {
+            let waiters = waiters.into_iter();
+            let (items, callers): (Vec<_>, Vec<_>) =
+                waiters.map(|waiter| (waiter.item, waiter.caller)).unzip();
+            let answers = answer(items);
+            async move {
+                for (caller, answer) in callers.into_iter().zip(answers.await) {
+                    caller.answer(answer);
+                }
+            }
         })
     }
 
-    /// Counts one more caller, until the returned value is dropped.
-    pub fn enter(&self) -> Underway<'_> {
-        Underway(
-            &self.underway,
-            self.underway.fetch_add(1, Ordering::Relaxed),
-        )
+    /// Creates a batcher whose batches are sent, and their callers answered, by `send`.
+    pub(crate) fn with_bounds<F>(
+        bounds: Bounds<I>,
+        send: impl Fn(Arc<Self>, Vec<Waiter<I, O>>) -> F + Send + Sync + 'static,
+    ) -> Arc<Self>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Arc::new(Self {
+            bounds,
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                next_id: 0,
+                busy: 0,
+                batches: 0,
+                leading: 0,
+                callers: 0,
+            }),
+            send: Box::new(move |batcher, waiters| Box::pin(send(batcher, waiters))),
+        })
+    }
+
+    /// Adds a caller, and decides whether it calls by itself.
+    pub fn enter(self: &Arc<Self>) -> Underway<I, O> {
+        Underway(self.alone())
+    }
+
+    /// Returns a lane for a call by itself, if few callers are under way.
+    pub(crate) fn alone(self: &Arc<Self>) -> Option<Lane<I, O>> {
+        let mut state = self.state();
+        let underway = state.callers + state.waiting.len();
+        (underway < self.bounds.alone).then(|| Lane::new(self, &mut state, Role::Alone))
     }
 
     /// Adds the item to the next batch and returns its answer. `None` when the batch's task ended
@@ -121,74 +189,207 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
     ///
     /// If the item was not sent yet, it never is; otherwise its answer is lost.
     pub async fn ask(self: &Arc<Self>, item: I) -> Option<O> {
-        let (caller, returned) = oneshot::channel();
-        let leads = {
-            let mut waiting = self.waiting();
-            waiting.callers.push((item, caller));
-            // Where no batch may be sent, the end of the first one sends the next.
-            waiting.batches < self.batches && !std::mem::replace(&mut waiting.is_led, true)
-        };
-        if leads {
-            let lead = Lead(Arc::clone(self));
-            tokio::task::yield_now().await;
-            drop(lead);
-        }
-        returned.await.ok()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting<I, O>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends as many batches as allowed. Without a runtime the callers get no answer.
-    fn send(self: &Arc<Self>, led: bool) {
-        let mut led = led;
-        while let Some(callers) = self.next(std::mem::take(&mut led)) {
-            let turn = Turn(Arc::clone(self));
-            if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(ask_for(turn, callers));
-            }
+        match self.wait(item)?.reply.await.ok()? {
+            Reply::Answer(answer) => Some(answer),
+            Reply::Lead(_) => None,
         }
     }
 
-    /// Returns the callers of the next batch, which counts as under way from here on.
-    fn next(&self, led: bool) -> Option<Vec<Caller<I, O>>> {
-        let mut waiting = self.waiting();
-        if led {
-            waiting.is_led = false;
-        }
-        if waiting.callers.is_empty() || waiting.is_led || waiting.batches >= self.batches {
+    /// Adds the item to the next batch; `None` if too many callers wait already.
+    pub(crate) fn wait(self: &Arc<Self>, item: I) -> Option<Wait<I, O>> {
+        let (sender, reply) = oneshot::channel();
+        let mut state = self.state();
+        if state.waiting.len() >= self.bounds.waiting {
             return None;
         }
-        waiting.batches += 1;
-        let later = waiting.callers.len().min(self.most);
-        let later = waiting.callers.split_off(later);
-        Some(std::mem::replace(&mut waiting.callers, later))
+        let id = state.next_id;
+        state.next_id += 1;
+        let caller = Caller(sender);
+        state.waiting.push_back(Waiter { id, item, caller });
+        self.lead(state);
+        Some(Wait { id, reply })
+    }
+
+    /// Takes a caller out of the queue; returns whether it was still in it, and so never sent.
+    pub(crate) fn leave(&self, id: u64) -> bool {
+        let mut state = self.state();
+        let position = state.waiting.iter().position(|waiter| waiter.id == id);
+        position.and_then(|at| state.waiting.remove(at)).is_some()
+    }
+
+    /// Puts callers back before all others.
+    pub(crate) fn put_back(&self, waiters: Vec<Waiter<I, O>>) {
+        let mut state = self.state();
+        for waiter in waiters.into_iter().rev() {
+            state.waiting.push_front(waiter);
+        }
+    }
+
+    /// Sends for the waiting callers, in a task of its own, where a lane is free.
+    fn lead(self: &Arc<Self>, mut state: MutexGuard<'_, State<I, O>>) {
+        if state.waiting.is_empty() || state.leading > 0 || !state.allows_batch(&self.bounds) {
+            return;
+        }
+        let lane = Lane::new(self, &mut state, Role::Leads);
+        drop(state);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(lane.run());
+        }
+    }
+
+    /// Makes the first waiting caller that is still there the owner of a lane.
+    fn hand_over(self: &Arc<Self>, mut state: MutexGuard<'_, State<I, O>>) {
+        while let Some(Waiter { caller, .. }) = state.waiting.pop_front() {
+            if caller.0.is_closed() {
+                continue;
+            }
+            let lane = Lane::new(self, &mut state, Role::Alone);
+            drop(state);
+            // If the caller has gone meanwhile, the lane is dropped, and goes to the next one.
+            let _ = caller.0.send(Reply::Lead(lane));
+            return;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<I, O>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn ask_for<I: Send + 'static, O: Send + 'static>(
-    turn: Turn<I, O>,
-    callers: Vec<Caller<I, O>>,
-) {
-    let still = callers
-        .into_iter()
-        .filter(|(_, returned)| !returned.is_closed());
-    let (items, returned): (Vec<_>, Vec<_>) = still.unzip();
-    if items.is_empty() {
-        return;
+/// The right to make one call at a time. Its drop passes it on.
+pub(crate) struct Lane<I: Send + 'static, O: Send + 'static> {
+    /// `None` when it has been given back.
+    batcher: Option<Arc<Batcher<I, O>>>,
+    role: Role,
+    /// What it counts for in [`State::callers`].
+    callers: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A caller's own call.
+    Alone,
+    /// A task that takes the waiting callers in a turn of the runtime.
+    Leads,
+    /// A task that sends a batch.
+    Sends,
+}
+
+impl<I: Send + 'static, O: Send + 'static> Lane<I, O> {
+    fn new(batcher: &Arc<Batcher<I, O>>, state: &mut State<I, O>, role: Role) -> Self {
+        let lane = Self {
+            batcher: Some(Arc::clone(batcher)),
+            role,
+            callers: 1,
+        };
+        lane.count(state);
+        lane
     }
-    let answers = (turn.0.answer)(items).await;
-    for (returned, answer) in returned.into_iter().zip(answers) {
-        // A caller that was dropped no longer waits.
-        let _ = returned.send(answer);
+
+    /// Sends one batch after the other until no caller waits.
+    async fn run(mut self) {
+        let Some(batcher) = self.batcher.clone() else {
+            return;
+        };
+        loop {
+            // Callers that are ready to run, and those that have just got their answers, come first:
+            // they may add an item.
+            tokio::task::yield_now().await;
+            let waiters = self.take(&batcher);
+            if waiters.is_empty() {
+                return;
+            }
+            (batcher.send)(Arc::clone(&batcher), waiters).await;
+            batcher.state().leading += 1;
+            self.role = Role::Leads;
+        }
+    }
+
+    /// Returns the callers to send for next. If there are none, the lane is given back.
+    fn take(&mut self, batcher: &Arc<Batcher<I, O>>) -> Vec<Waiter<I, O>> {
+        let mut state = batcher.state();
+        self.uncount(&mut state);
+        let batch = state.next_batch(&batcher.bounds);
+        if batch.is_empty() {
+            self.batcher = None;
+            return batch;
+        }
+        (self.role, self.callers) = (Role::Sends, batch.len());
+        self.count(&mut state);
+        batcher.lead(state);
+        batch
+    }
+
+    fn count(&self, state: &mut State<I, O>) {
+        state.busy += 1;
+        state.batches += usize::from(self.role != Role::Alone);
+        state.leading += usize::from(self.role == Role::Leads);
+        state.callers += self.callers;
+    }
+
+    fn uncount(&self, state: &mut State<I, O>) {
+        state.busy -= 1;
+        state.batches -= usize::from(self.role != Role::Alone);
+        state.leading -= usize::from(self.role == Role::Leads);
+        state.callers -= self.callers;
     }
 }
 
-impl<I, O> fmt::Debug for Batcher<I, O> {
+impl<I: Send + 'static, O: Send + 'static> State<I, O> {
+    fn allows_batch(&self, bounds: &Bounds<I>) -> bool {
+        self.batches < bounds.batches && self.busy < bounds.batches.max(bounds.alone)
+    }
+
+    fn next_batch(&mut self, bounds: &Bounds<I>) -> Vec<Waiter<I, O>> {
+        let mut batch = Vec::with_capacity(self.waiting.len().min(bounds.items));
+        let mut bytes = 0;
+        while batch.len() < bounds.items
+            && let Some(next) = self.waiting.front()
+        {
+            let more = (bounds.bytes)(&next.item);
+            if !batch.is_empty() && bytes + more > MAX_BATCH_BYTES {
+                break;
+            }
+            let next = self.waiting.pop_front();
+            if let Some(next) = next.filter(|next| !next.caller.0.is_closed()) {
+                bytes += more;
+                batch.push(next);
+            }
+        }
+        batch
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> Drop for Lane<I, O> {
+    fn drop(&mut self) {
+        let Some(batcher) = self.batcher.take() else {
+            return;
+        };
+        let mut state = batcher.state();
+        self.uncount(&mut state);
+        match self.role {
+            Role::Alone => batcher.lead(state),
+            // The task ends early, and with it perhaps this runtime.
+            Role::Leads | Role::Sends => batcher.hand_over(state),
+        }
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> fmt::Debug for Lane<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("role", &self.role)
+            .field("callers", &self.callers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> fmt::Debug for Batcher<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
         f.debug_struct("Batcher")
-            .field("underway", &self.underway)
+            .field("waiting", &state.waiting.len())
+            .field("busy", &state.busy)
             .finish_non_exhaustive()
     }
 }
@@ -196,6 +397,7 @@ impl<I, O> fmt::Debug for Batcher<I, O> {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Poll;
 
     use super::*;
@@ -296,11 +498,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         }
-        assert_eq!(
-            batcher.waiting().callers.len(),
-            8,
-            "two batches of one each"
-        );
+        assert_eq!(batcher.state().waiting.len(), 8, "two batches of one each");
         open.send(true).unwrap();
         let mut counts = Vec::new();
         for (item, caller) in (0..).zip(callers) {
@@ -309,7 +507,11 @@ mod tests {
             counts.push(count);
         }
         assert_eq!(counts, [1, 1, 8, 8, 8, 8, 8, 8, 8, 8]);
-        assert_eq!(batcher.waiting().batches, 0);
+        // A lane is given back a turn after its last answer.
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(batcher.state().busy, 0);
     }
 
     #[tokio::test]
@@ -351,7 +553,7 @@ mod tests {
         assert!(second.block_on(once(&mut other)).is_none());
         drop(first);
         assert_eq!(second.block_on(other), None);
-        assert_eq!(batcher.waiting().batches, 0);
+        assert_eq!(batcher.state().busy, 0);
     }
 
     #[test]

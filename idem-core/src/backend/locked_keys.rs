@@ -5,6 +5,7 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::fmt;
 use std::future::Future;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ const SHARDS: usize = 64;
 pub struct LockedKeys(Arc<Inner>);
 
 struct Inner {
+    /// Whether a key was ever found locked: callers without a turn look for none before.
+    has_found: AtomicBool,
     hasher: RandomState,
     shards: [Mutex<HashMap<u64, State>>; SHARDS],
 }
@@ -106,6 +109,7 @@ impl LockedKeys {
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Inner {
+            has_found: AtomicBool::new(false),
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
         }))
@@ -193,6 +197,9 @@ impl LockedKeys {
     /// Returns whether the key is locked, or was a moment ago: a batch with this key may have to
     /// wait for the lock.
     pub(crate) fn was_locked(&self, key: &Key) -> bool {
+        if !self.0.has_found.load(Ordering::Relaxed) {
+            return false;
+        }
         let hash = self.0.hash(key);
         let locked = self.0.shard(hash).get(&hash).and_then(|state| state.locked);
         locked.is_some_and(|lock| lock.is_recent(Instant::now()))
@@ -232,6 +239,7 @@ impl LockedKeys {
 
     /// Remembers that a wait for the key's lock was in vain, where no turn was taken.
     pub fn found_locked(&self, key: &Key) {
+        self.0.has_found.store(true, Ordering::Relaxed);
         let hash = self.0.hash(key);
         let mut shard = self.0.shard(hash);
         let state = shard.entry(hash).or_insert(State {
@@ -258,9 +266,7 @@ impl Lock {
             pause,
         }
     }
-}
 
-impl Lock {
     /// Returns whether the next wait in vain continues this one.
     fn is_recent(self, now: Instant) -> bool {
         now < self.until + self.pause
@@ -379,6 +385,7 @@ impl Turn {
 
     /// Reports that the wait for the key's lock was in vain: the key counts as locked for a while.
     pub fn found_locked(mut self) {
+        self.keys.has_found.store(true, Ordering::Relaxed);
         let lock = Lock::after(self.pause);
         self.ends_with = Some(lock);
     }
@@ -404,7 +411,7 @@ impl fmt::Debug for LockedKeys {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 

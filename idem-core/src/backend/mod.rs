@@ -2,7 +2,7 @@
 //! locked keys, batches and change notifications. Every store of this family is built from them.
 
 mod access;
-mod batcher;
+pub(crate) mod batcher;
 pub mod check;
 pub mod decision;
 mod duplicates;

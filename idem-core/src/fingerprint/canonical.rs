@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::number;
@@ -113,7 +114,7 @@ pub(super) fn members<'a>(
     document: &str,
     value: &'a str,
     depth: usize,
-) -> Result<Vec<(Name<'a>, &'a RawValue)>> {
+) -> Result<Vec<(Text<'a>, &'a RawValue)>> {
     check_depth(document, value, depth)?;
     let members: Members<'a> = read(
         document,
@@ -130,8 +131,7 @@ pub(super) fn elements<'a>(
     depth: usize,
 ) -> Result<Vec<&'a RawValue>> {
     check_depth(document, value, depth)?;
-    let elements: Elements<'a> = read(document, value, "an array")?;
-    Ok(elements.0)
+    read(document, value, "an array")
 }
 
 fn check_depth(document: &str, value: &str, depth: usize) -> Result<()> {
@@ -185,38 +185,12 @@ fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// A string that borrows where it has no escapes.
-struct Text<'a>(Cow<'a, str>);
+/// A string that borrows where it has no escapes, ordered by UTF-16 code units.
+#[derive(PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
-
-/// A member's name, ordered by UTF-16 code units.
-#[derive(PartialEq, Eq)]
-pub(super) struct Name<'a>(pub(super) Cow<'a, str>);
-
-impl Ord for Name<'_> {
+impl Ord for Text<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         // The order of bytes is the same for ASCII, and much faster.
         match self.0.is_ascii() && other.0.is_ascii() {
@@ -226,14 +200,14 @@ impl Ord for Name<'_> {
     }
 }
 
-impl PartialOrd for Name<'_> {
+impl PartialOrd for Text<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// The members of an object, in canonical order.
-struct Members<'a>(Vec<(Name<'a>, &'a RawValue)>);
+struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -248,10 +222,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
-                while let Some((name, value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
-                    members.push((Name(name.0), value));
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
                 }
-                let is_before = |one: &(Name<'_>, _), other: &(Name<'_>, _)| one.0 < other.0;
+                let is_before = |one: &(Text<'_>, _), other: &(Text<'_>, _)| one.0 < other.0;
                 if members.is_sorted_by(is_before) {
                     return Ok(Members(members));
                 }
@@ -264,13 +238,5 @@ impl<'de> Deserialize<'de> for Members<'de> {
         }
 
         deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct Elements<'a>(Vec<&'a RawValue>);
-
-impl<'de> Deserialize<'de> for Elements<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::deserialize(deserializer).map(Elements)
     }
 }

@@ -1,7 +1,6 @@
 //! Stores that wrap a store.
 
 mod batched;
-mod flight;
 mod single_flight;
 
 pub use batched::Batched;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::flight::Flight;
 use crate::{
-    AttemptId, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Failure, IdempotencyStore, Key,
-    Limits, Record, Response, Result, WatermarkStore,
+    AttemptId, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, FailedPolicy, Failure,
+    Fingerprint, IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy,
+    WatermarkStore,
 };
 
 /// Shares calls in front of a store: identical claims of this process that arrive while one is
@@ -28,6 +28,26 @@ use crate::{
 pub struct SingleFlight<S> {
     store: S,
     flights: Mutex<HashMap<Flight, Arc<Lane>>>,
+}
+
+/// The properties that make claims identical: all losers get the same answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Flight {
+    key: Key,
+    fingerprint: Fingerprint,
+    on_stale: StalePolicy,
+    on_failed: FailedPolicy,
+}
+
+impl Flight {
+    pub(super) fn of(request: &ClaimRequest) -> Self {
+        Self {
+            key: request.key().clone(),
+            fingerprint: *request.fingerprint(),
+            on_stale: request.on_stale(),
+            on_failed: request.on_failed(),
+        }
+    }
 }
 
 /// The calls of one flight, one after the other.

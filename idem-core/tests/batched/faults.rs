@@ -142,9 +142,9 @@ async fn a_caller_dropped_while_it_sends_leaves_the_lane_to_the_next() {
     let (store, shared) = shared(|batched| batched);
     let mut callers = queue_up(&store, &shared, &["a", "b", "c"]).await;
     callers.remove(0).abort();
-    // The next caller sends alone, and then for the remaining ones.
+    // A batch takes the lane, with all who wait.
     store.until_calls(2).await;
-    assert_eq!(store.calls(), [["a"], ["b"]]);
+    assert_eq!(store.calls(), [vec!["a"], vec!["b", "c"]]);
     callers.remove(0).abort();
     store.open();
     for caller in callers {

@@ -7,7 +7,6 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use super::PolicyFileError;
-use super::locate::Locate;
 use super::tree::Tree;
 
 /// The form of a document.
@@ -53,7 +52,7 @@ impl Format {
     /// Returns the document's values.
     pub(super) fn tree(self, text: &str) -> Result<Value, PolicyFileError> {
         let path = RefCell::default();
-        self.read(text, Tree(&path)).map_err(|stop| {
+        self.read(text, &path, None).map_err(|stop| {
             let path = path.take();
             let key = (!path.is_empty()).then(|| written(&path)).or(stop.word);
             let reason = without_path(stop.reason, &path);
@@ -62,18 +61,25 @@ impl Format {
     }
 
     /// Returns line and column of a key.
-    pub(super) fn locate(self, text: &str, path: &[String]) -> Option<(usize, usize)> {
-        self.read(text, Locate(path)).err()?.position
+    pub(super) fn locate(self, text: &str, key: &[String]) -> Option<(usize, usize)> {
+        let read = self.read(text, &RefCell::default(), Some(key));
+        read.err()?.position
     }
 
-    fn read<'t, S: DeserializeSeed<'t>>(self, text: &'t str, seed: S) -> Result<S::Value, Stop> {
+    fn read(
+        self,
+        text: &str,
+        path: &RefCell<Vec<String>>,
+        until: Option<&[String]>,
+    ) -> Result<Value, Stop> {
+        let tree = Tree { path, until };
         match self {
             #[cfg(feature = "toml")]
             Self::Toml => toml::Deserializer::parse(text)
-                .and_then(|document| seed.deserialize(document))
+                .and_then(|document| tree.deserialize(document))
                 .map_err(|error| Stop::toml(&error, text)),
             #[cfg(feature = "yaml")]
-            Self::Yaml => seed
+            Self::Yaml => tree
                 .deserialize(serde_norway::Deserializer::from_str(text))
                 .map_err(|error| Stop::yaml(&error)),
         }

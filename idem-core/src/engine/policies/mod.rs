@@ -8,8 +8,6 @@ mod file;
 mod format;
 mod live;
 #[cfg(any(feature = "toml", feature = "yaml"))]
-mod locate;
-#[cfg(any(feature = "toml", feature = "yaml"))]
 mod names;
 mod preset;
 #[cfg(any(feature = "toml", feature = "yaml"))]

@@ -6,10 +6,14 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads a document. The path is that of the key that is being read: of the failed key, if reading
-/// failed.
+/// Reads a document.
 #[derive(Clone, Copy)]
-pub(super) struct Tree<'p>(pub(super) &'p RefCell<Vec<String>>);
+pub(super) struct Tree<'p> {
+    /// The path of the key that is being read: of the failed key, if reading failed.
+    pub(super) path: &'p RefCell<Vec<String>>,
+    /// Reading fails at the key with this path: the parser then reports the position.
+    pub(super) until: Option<&'p [String]>,
+}
 
 impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
@@ -74,7 +78,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
             entries: &entries,
         })? {
             let value = table.next_value_seed(self)?;
-            self.0.borrow_mut().pop();
+            self.path.borrow_mut().pop();
             entries.insert(key, value);
         }
         Ok(Value::Object(entries))
@@ -103,7 +107,11 @@ impl Visitor<'_> for NewKey<'_> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<String, E> {
-        self.tree.0.borrow_mut().push(key.to_owned());
+        let mut path = self.tree.path.borrow_mut();
+        path.push(key.to_owned());
+        if self.tree.until == Some(&path[..]) {
+            return Err(E::custom("found"));
+        }
         if self.entries.contains_key(key) {
             return Err(E::custom(format_args!("the key `{key}` is given twice")));
         }

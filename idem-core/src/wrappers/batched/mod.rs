@@ -1,8 +1,6 @@
 //! [`Batched`]: callers that wait anyway share a round trip.
 
-mod batch;
-mod lane;
-mod queue;
+mod send;
 mod work;
 
 use std::fmt;
@@ -11,24 +9,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::runtime::Handle;
 
-use self::queue::{Bounds, Entry, Lane, Queue, Reply};
 use self::work::Work;
-use crate::backend::{Access, LockedKeys};
+use crate::backend::batcher::{Bounds, Reply};
+use crate::backend::{Access, Batcher, LockedKeys};
 use crate::limits::MAX_BATCH;
 use crate::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Finish,
-    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
+    Failure, Finish, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
+
+/// The lanes of one kind of operation, and the callers that wait for one.
+type Lanes<W> = Batcher<W, Result<<W as Work>::Answer>>;
 
 /// Adds batching to a store: claims that arrive while a round trip is under way go together in the
 /// next one, as a batch of the store; so do completions, failures and releases.
 ///
-/// There is no timer. A caller that arrives while a lane is free sends at once, alone, in its own
-/// task. One that arrives while all lanes are busy waits for the first that is done, and shares a
-/// batch with all that wait by then. A lane is the right to make one call at a time; claims have
-/// lanes of their own, and so have the steps that end claims.
+/// There is no timer. A caller that arrives while fewer callers are under way than there are lanes
+/// sends at once, alone, in its own task. Any other one waits for a free lane, and shares a batch
+/// with all that wait by then. A lane is the right to make one call at a time; claims have lanes of
+/// their own, and so have the steps that end claims.
 ///
 /// Each caller gets the answer that it would have got alone:
 /// * An error of a batch may be caused by another caller's item: the items that got it are sent
@@ -62,30 +62,49 @@ use crate::{
 /// not hang: the next one takes over.
 pub struct Batched<S> {
     store: Arc<S>,
-    bounds: Bounds,
-    claims: Arc<Queue<ClaimRequest>>,
-    ends: Arc<Queue<Finish>>,
+    settings: Settings,
+    claims: Arc<Lanes<ClaimRequest>>,
+    ends: Arc<Lanes<Finish>>,
     /// Keys that are left out of batches for a while.
     locked: LockedKeys,
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    lanes: usize,
+    batch: usize,
+    waiting: usize,
+    /// How long a caller waits for the answer of a batch.
+    timeout: Duration,
+}
+
+impl Settings {
+    fn lanes<S: BatchStore, W: Work>(self, store: &Arc<S>, locked: &LockedKeys) -> Arc<Lanes<W>> {
+        let bounds = Bounds {
+            alone: self.lanes,
+            batches: self.lanes,
+            items: self.batch,
+            waiting: self.waiting,
+            bytes: W::bytes,
+        };
+        let (store, locked) = (Arc::clone(store), locked.clone());
+        Batcher::with_bounds(bounds, move |lanes, waiters| {
+            send::send(Arc::clone(&store), locked.clone(), lanes, waiters)
+        })
+    }
 }
 
 impl<S: BatchStore> Batched<S> {
     /// Wraps this store: 2 lanes for claims and 2 for the ends of claims, 256 items in a batch,
     /// 10,000 waiting callers.
     pub fn new(store: S) -> Self {
-        let bounds = Bounds {
+        let settings = Settings {
             lanes: 2,
             batch: 256,
             waiting: 10_000,
             timeout: Duration::MAX,
         };
-        Self {
-            store: Arc::new(store),
-            bounds,
-            claims: Queue::new(bounds),
-            ends: Queue::new(bounds),
-            locked: LockedKeys::new(),
-        }
+        Self::with_settings(Arc::new(store), settings)
     }
 
     /// Sets how many calls run at once, of claims and of the ends of claims each; at least 1. A lane
@@ -93,21 +112,21 @@ impl<S: BatchStore> Batched<S> {
     #[must_use]
     pub fn with_lanes(self, lanes: u16) -> Self {
         let lanes = usize::from(lanes.max(1));
-        self.with_bounds(|bounds| bounds.lanes = lanes)
+        self.set(|settings| settings.lanes = lanes)
     }
 
     /// Sets how many items a batch has at most; 1 to [`MAX_BATCH`].
     #[must_use]
     pub fn with_max_batch(self, items: u32) -> Self {
         let batch = items.clamp(1, MAX_BATCH) as usize;
-        self.with_bounds(|bounds| bounds.batch = batch)
+        self.set(|settings| settings.batch = batch)
     }
 
     /// Sets how many callers wait at most, for claims and for the ends of claims each. A further one
     /// gets `Unavailable` at once, and nothing was sent.
     #[must_use]
     pub fn with_max_waiting(self, callers: u32) -> Self {
-        self.with_bounds(|bounds| bounds.waiting = callers as usize)
+        self.set(|settings| settings.waiting = callers as usize)
     }
 
     /// Sets how long a caller waits for the answer of a batch, in the queue and in the store
@@ -115,15 +134,24 @@ impl<S: BatchStore> Batched<S> {
     /// operation was not sent. A caller that sends alone waits as long as the store lets it.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
-        self.with_bounds(|bounds| bounds.timeout = timeout)
+        self.set(|settings| settings.timeout = timeout)
     }
 
-    /// No caller waits yet, so the queues are created anew.
-    fn with_bounds(mut self, set: impl FnOnce(&mut Bounds)) -> Self {
-        set(&mut self.bounds);
-        self.claims = Queue::new(self.bounds);
-        self.ends = Queue::new(self.bounds);
-        self
+    /// No caller waits yet, so the lanes are created anew.
+    fn set(mut self, set: impl FnOnce(&mut Settings)) -> Self {
+        set(&mut self.settings);
+        Self::with_settings(self.store, self.settings)
+    }
+
+    fn with_settings(store: Arc<S>, settings: Settings) -> Self {
+        let locked = LockedKeys::new();
+        Self {
+            settings,
+            claims: settings.lanes(&store, &locked),
+            ends: settings.lanes(&store, &locked),
+            locked,
+            store,
+        }
     }
 
     /// Returns the wrapped store.
@@ -131,10 +159,10 @@ impl<S: BatchStore> Batched<S> {
         &self.store
     }
 
-    /// Sends alone where a lane is free, and in a batch where none is.
+    /// Sends alone where few callers are under way, and in a batch otherwise.
     async fn ask<W: Work, F>(
         &self,
-        queue: &Arc<Queue<W>>,
+        lanes: &Arc<Lanes<W>>,
         (name, key): (&'static str, &Key),
         work: impl FnOnce() -> W + Send,
         alone: impl FnOnce() -> F + Send,
@@ -145,51 +173,48 @@ impl<S: BatchStore> Batched<S> {
         if self.locked.was_locked(key) {
             return self.noted(key, alone().await);
         }
-        let entry = queue.enter(work);
-        let lane = match entry.map_err(|error| error.at(self.store.backend(), name))? {
-            Entry::Leads(lane) => lane,
-            Entry::Waits { id, answer } => match self.in_time(answer).await {
-                Some(Ok(Reply::Answer(answer))) => return answer,
-                Some(Ok(Reply::Lead(lane))) => lane,
-                Some(Err(_)) => return lane::lost(name, self.store.backend()),
-                None => return Err(self.timed_out(name, queue.leave(id))),
+        let lane = match lanes.alone() {
+            Some(lane) => Ok(lane),
+            None => match lanes.wait(work()) {
+                None => Err(self.is_full()),
+                Some(wait) => match self.in_time(wait.reply).await {
+                    Some(Ok(Reply::Answer(answer))) => return answer,
+                    Some(Ok(Reply::Lead(lane))) => Ok(lane),
+                    Some(Err(_)) => Err(lost()),
+                    None => Err(self.timed_out(lanes.leave(wait.id))),
+                },
             },
         };
-        let answer = self.noted(key, alone().await);
-        self.go_on(lane);
-        answer
+        // The lane is in use until the answer is there.
+        let _lane = lane.map_err(|error| error.at(self.store.backend(), name))?;
+        self.noted(key, alone().await)
     }
 
-    /// Returns the answer if it comes within the time-out.
-    async fn in_time<F: Future>(&self, answer: F) -> Option<F::Output> {
-        match self.bounds.timeout {
-            Duration::MAX => Some(answer.await),
-            timeout => tokio::time::timeout(timeout, answer).await.ok(),
+    /// Returns the reply if it comes within the time-out.
+    async fn in_time<F: Future>(&self, reply: F) -> Option<F::Output> {
+        match self.settings.timeout {
+            Duration::MAX => Some(reply.await),
+            timeout => tokio::time::timeout(timeout, reply).await.ok(),
         }
     }
 
-    fn timed_out(&self, name: &'static str, was_queued: bool) -> Error {
+    fn timed_out(&self, was_queued: bool) -> Error {
         let access = match was_queued {
             true => Access::Read,
             false => Access::Write,
         };
-        let error = access.timed_out(self.bounds.timeout);
-        error.at(self.store.backend(), name)
+        access.timed_out(self.settings.timeout)
+    }
+
+    fn is_full(&self) -> Error {
+        let waiting = self.settings.waiting;
+        let message = format!("{waiting} callers wait for the store already; ask again later");
+        Error::new(ErrorKind::Unavailable, Effect::None, message)
     }
 
     fn noted<T>(&self, key: &Key, answer: Result<T>) -> Result<T> {
-        lane::note(&self.locked, key, answer.as_ref().err());
+        note(&self.locked, key, answer.as_ref().err());
         answer
-    }
-
-    /// Sends for the waiting callers, in a task of its own: this caller has its answer.
-    fn go_on<W: Work>(&self, lane: Lane<W>) {
-        if lane.is_wanted()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let locked = self.locked.clone();
-            runtime.spawn(lane::run(Arc::clone(&self.store), locked, lane));
-        }
     }
 }
 
@@ -296,4 +321,20 @@ impl<S: fmt::Debug> fmt::Debug for Batched<S> {
             .field("ends", &self.ends)
             .finish()
     }
+}
+
+/// Remembers the key of an error that says that another caller holds it.
+fn note(locked: &LockedKeys, key: &Key, error: Option<&Error>) {
+    if error.is_some_and(|error| error.kind() == ErrorKind::Contention) {
+        locked.found_locked(key);
+    }
+}
+
+/// Returns the error for a caller that gets no answer: the task that sent its item is gone.
+fn lost() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the task that asked for this batch has ended before its answer; ask again",
+    )
 }

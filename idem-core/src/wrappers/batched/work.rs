@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use crate::wrappers::flight::Flight;
+use crate::wrappers::single_flight::Flight;
 use crate::{BatchStore, ClaimOutcome, ClaimRequest, Finish, Key, Result};
 
 /// An operation that a store also takes in batches.

@@ -1,34 +1,78 @@
-//! The loop that a lane runs while callers wait.
+//! How a batch is sent, and its callers get their answers.
 
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::batch::{Batch, Callers};
-use super::queue::{Caller, Lane, Waiter};
 use super::work::Work;
+use super::{Lanes, note};
 use crate::backend::LockedKeys;
-use crate::{BatchStore, Effect, Error, ErrorKind, Key, Result};
+use crate::backend::batcher;
+use crate::{BatchStore, Effect, Error, ErrorKind, Result};
 
-/// Sends one batch after the other until no caller waits.
-pub(super) async fn run<S: BatchStore, W: Work>(
+type Waiter<W> = batcher::Waiter<W, Result<<W as Work>::Answer>>;
+type Caller<W> = batcher::Caller<W, Result<<W as Work>::Answer>>;
+
+/// Sends the items of these callers: together, and then each by itself whose answer was an error of
+/// the batch.
+pub(super) async fn send<S: BatchStore, W: Work>(
     store: Arc<S>,
     locked: LockedKeys,
-    mut lane: Lane<W>,
+    lanes: Arc<Lanes<W>>,
+    waiters: Vec<Waiter<W>>,
 ) {
-    loop {
-        let waiters = lane.take();
-        if waiters.is_empty() {
-            return;
+    let (batch, later) = Batch::new(waiters);
+    lanes.put_back(later);
+    let (later, unclear) = ask(&*store, &locked, batch).await;
+    lanes.put_back(later);
+    ask_alone(&store, &locked, unclear).await;
+}
+
+/// Items in the order of their keys, so that no two batches wait for each other's locks; no key
+/// twice.
+struct Batch<W: Work> {
+    works: Vec<W>,
+    /// The callers of each item.
+    callers: Vec<Callers<W>>,
+}
+
+/// The callers of one item of a batch.
+struct Callers<W: Work> {
+    first: Caller<W>,
+    /// Callers with an identical item. They get the answer of the first, except when it is for one
+    /// caller only.
+    followers: Vec<Waiter<W>>,
+}
+
+impl<W: Work> Batch<W> {
+    /// Returns the batch, and the callers left out of it, because an earlier caller sends something
+    /// else for the same key.
+    fn new(mut waiters: Vec<Waiter<W>>) -> (Self, Vec<Waiter<W>>) {
+        waiters.sort_by(|one, other| one.item.key().cmp(other.item.key()));
+        let mut later = Vec::new();
+        let mut batch = Self {
+            works: Vec::with_capacity(waiters.len()),
+            callers: Vec::with_capacity(waiters.len()),
+        };
+        for waiter in waiters {
+            match (batch.works.last(), batch.callers.last_mut()) {
+                (Some(work), Some(callers)) if work.key() == waiter.item.key() => {
+                    if waiter.item.is_same(work) {
+                        callers.followers.push(waiter);
+                    } else {
+                        later.push(waiter);
+                    }
+                }
+                _ => {
+                    batch.works.push(waiter.item);
+                    batch.callers.push(Callers {
+                        first: waiter.caller,
+                        followers: Vec::new(),
+                    });
+                }
+            }
         }
-        let (batch, later) = Batch::new(waiters);
-        lane.put_back(later);
-        let (later, unclear) = ask(&*store, &locked, batch).await;
-        lane.put_back(later);
-        ask_alone(&store, &locked, unclear).await;
-        // Callers that got their answers run first, and may send again at once: they are in the
-        // next batch then.
-        tokio::task::yield_now().await;
+        (batch, later)
     }
 }
 
@@ -86,16 +130,9 @@ async fn ask<S: BatchStore, W: Work>(
 
 fn never_sent<W: Work>(waiter: Waiter<W>) -> Unclear<W> {
     Unclear {
-        work: waiter.work,
+        work: waiter.item,
         caller: waiter.caller,
         effect: Effect::None,
-    }
-}
-
-/// Remembers the key of an error that says that another caller holds it.
-pub(super) fn note(locked: &LockedKeys, key: &Key, error: Option<&Error>) {
-    if error.is_some_and(|error| error.kind() == ErrorKind::Contention) {
-        locked.found_locked(key);
     }
 }
 
@@ -147,14 +184,4 @@ fn after(error: Error, earlier: Effect) -> Error {
         Effect::None => error,
         Effect::Unknown => error.with_effect(Effect::Unknown),
     }
-}
-
-/// Returns the answer for a caller that gets none: the task that sent its item is gone.
-pub(super) fn lost<T>(operation: &'static str, backend: &'static str) -> Result<T> {
-    let error = Error::new(
-        ErrorKind::Unavailable,
-        Effect::Unknown,
-        "the task that asked for this batch has ended before its answer; ask again",
-    );
-    Err(error.at(backend, operation))
 }
