@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal as UnixSignal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+/// Freezes a process: it keeps its ports and connections, and does nothing.
+pub(crate) const STOP: UnixSignal = UnixSignal::STOP;
+
 /// A signal that ends a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -15,25 +18,6 @@ pub enum Signal {
     Quit,
     /// SIGKILL.
     Kill,
-}
-
-impl Signal {
-    fn unix(self) -> UnixSignal {
-        match self {
-            Self::Term => UnixSignal::TERM,
-            Self::Quit => UnixSignal::QUIT,
-            Self::Kill => UnixSignal::KILL,
-        }
-    }
-
-    /// Returns the name that the shell's `kill` takes.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Term => "TERM",
-            Self::Quit => "QUIT",
-            Self::Kill => "KILL",
-        }
-    }
 }
 
 /// One process: its number and, if the system reports it, its start time, so that a later process
@@ -67,13 +51,12 @@ impl Identity {
     /// Sends the signal if the process still runs. A frozen process is continued, so that it
     /// receives it.
     pub fn signal(&self, signal: Signal) {
-        self.send(signal.unix());
+        self.send(match signal {
+            Signal::Term => UnixSignal::TERM,
+            Signal::Quit => UnixSignal::QUIT,
+            Signal::Kill => UnixSignal::KILL,
+        });
         self.thaw();
-    }
-
-    /// Sends SIGSTOP: the process keeps its ports and connections, and does nothing.
-    pub(crate) fn freeze(&self) {
-        self.send(UnixSignal::STOP);
     }
 
     /// Sends SIGCONT: the process continues.
@@ -81,7 +64,7 @@ impl Identity {
         self.send(UnixSignal::CONT);
     }
 
-    fn send(&self, signal: UnixSignal) {
+    pub(crate) fn send(&self, signal: UnixSignal) {
         if let Some(pid) = native(self.pid).filter(|_| self.is_alive()) {
             let _ = kill_process(pid, signal);
         }

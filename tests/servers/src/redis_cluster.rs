@@ -1,14 +1,11 @@
 use std::path::Path;
-use std::process::Command;
 
-use crate::group::{Group, eventually, wait_for_size};
-use crate::local::Local;
-use crate::redis::{client, command, field, info, named_in, url};
-use crate::server::{ClusterKind, Kind};
-use crate::tools::ask;
-use crate::{Error, Product, Result, Server, Site};
-
-const SLOTS: usize = 16_384;
+use crate::cluster::{eventually, wait_for_size};
+use crate::node::Node;
+use crate::redis::{self, client, field, info, named_in};
+use crate::server::Kind;
+use crate::tools::{ask, run, tool};
+use crate::{Error, Product, Result, Server};
 
 /// Redis Cluster: nodes 0 to 2 start as masters, each with a third of the slots, and 3 to 5 as
 /// their replicas, in that order; no login. Its URL is the six nodes' URLs with commas between
@@ -16,40 +13,27 @@ const SLOTS: usize = 16_384;
 ///
 /// A master that has not answered for a second counts as failed, and its replica takes over within
 /// one or two more seconds.
-pub(crate) static SERVER: Server = Server {
+pub(crate) const SERVER: Server = Server {
+    name: "redis-cluster",
     product: "Redis Cluster",
-    packages: &["redis-server"],
-    programs: &["redis-server"],
-    accounts: &["redis", "nobody"],
-    cluster: ClusterKind::Redis,
     nodes: 6,
-    takes_settings: true,
     // For the cluster bus. The default port, 10000 above the first, may be another process's.
-    needs_second_port: true,
-    ..Server::new("redis-cluster", &RedisCluster)
+    ports: 2,
+    tls: None,
+    image: None,
+    kind: &RedisCluster,
+    ..redis::SERVER
 };
 
 #[derive(Debug)]
 struct RedisCluster;
 
 impl Kind for RedisCluster {
-    fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = command(site);
-        for (name, value) in [
-            ("enabled", "yes"),
-            ("config-file", "nodes.conf"),
-            ("node-timeout", "1000"),
-            ("replica-validity-factor", "0"),
-            ("announce-ip", "127.0.0.1"),
-            ("port", &site.second_port.unwrap_or_default().to_string()),
-        ] {
-            command.args([&format!("--cluster-{name}"), value]);
-        }
-        command
-    }
-
-    fn url(&self, port: u16) -> String {
-        url(port)
+    fn arguments(&self, _node: &Node) -> String {
+        "--cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 1000 \
+         --cluster-replica-validity-factor 0 --cluster-announce-ip 127.0.0.1 \
+         --cluster-port {port1}"
+            .into()
     }
 
     /// Each of the nodes that `url` names has to answer, as one of a cluster.
@@ -67,34 +51,37 @@ impl Kind for RedisCluster {
         }
         first.ok_or_else(|| Error::setting("no URL"))
     }
-}
 
-/// Nodes that share the slots of the keys: the first half as masters, the second half as their
-/// replicas.
-#[derive(Debug)]
-pub(crate) struct Slots;
-
-impl Group for Slots {
-    fn begin(&self, nodes: &mut [Local]) -> Result<Product> {
-        nodes.iter_mut().try_for_each(Local::launch)?;
-        let products = nodes.iter_mut().map(Local::settle);
+    fn begin(&self, nodes: &mut [Node]) -> Result<Product> {
+        nodes.iter_mut().try_for_each(Node::launch)?;
+        let products = nodes.iter_mut().map(Node::wait_ready);
         let products: Vec<_> = products.collect::<Result<_>>()?;
-        introduce(nodes)?;
-        let (masters, replicas) = nodes.split_at(nodes.len() / 2);
-        for (master, replica) in masters.iter().zip(replicas) {
-            eventually(|| follow(master, replica, nodes.len()))?;
-        }
-        wait_for_size(self, nodes, nodes.len())?;
+        let mut create = tool(nodes[0].programs(), redis::CLIENTS);
+        create.args([
+            "--cluster",
+            "create",
+            "--cluster-yes",
+            "--cluster-replicas",
+            "1",
+        ]);
+        create.args(
+            nodes
+                .iter()
+                .map(|node| node.fill("127.0.0.1:{port}@{port1}")),
+        );
+        run(&mut create)?;
+        wait_for_size(nodes, nodes.len())?;
+        order(nodes)?;
         Ok(products[0].clone())
     }
 
     /// A master that came back before it counts as failed would still be master, with its data on
     /// disk, and its replica would copy that.
-    fn restart(&self, nodes: &mut [Local], node: usize) -> Result<()> {
+    fn restart(&self, nodes: &mut [Node], node: usize) -> Result<()> {
         nodes[node].stop()?;
-        let port = nodes[node].port();
-        let running: Vec<_> = nodes.iter().filter(|local| local.is_running()).collect();
-        let ports: Vec<_> = running.iter().map(|local| local.port()).collect();
+        let port = nodes[node].port(0);
+        let running: Vec<_> = nodes.iter().filter(|node| node.is_running()).collect();
+        let ports: Vec<_> = running.iter().map(|node| node.port(0)).collect();
         if let Some(witness) = running.first() {
             eventually(|| match has_heir(&members(witness)?, port, &ports) {
                 true => Err(Error::failed("its replica does not take over")),
@@ -103,12 +90,12 @@ impl Group for Slots {
         }
         let size = running.len() + 1;
         nodes[node].restart()?;
-        wait_for_size(self, nodes, size)
+        wait_for_size(nodes, size)
     }
 
-    fn restart_all(&self, nodes: &mut [Local]) -> Result<()> {
+    fn restart_all(&self, nodes: &mut [Node]) -> Result<()> {
         for node in 0..nodes.len() {
-            let settles = nodes.iter().filter(|local| local.is_running()).count() > nodes.len() / 2;
+            let settles = nodes.iter().filter(|node| node.is_running()).count() > nodes.len() / 2;
             match (nodes[node].is_running(), settles) {
                 (true, _) => {}
                 (false, true) => self.restart(nodes, node)?,
@@ -116,13 +103,13 @@ impl Group for Slots {
                 (false, false) => nodes[node].restart()?,
             }
         }
-        wait_for_size(self, nodes, nodes.len())
+        wait_for_size(nodes, nodes.len())
     }
 
-    fn check(&self, running: &[&Local], size: usize) -> Result<()> {
-        for local in running {
-            let returned = tell(local, "CLUSTER INFO\nINFO replication\nCLUSTER NODES\n")?;
-            let url = local.url();
+    fn check(&self, running: &[&Node], size: usize) -> Result<()> {
+        for node in running {
+            let returned = tell(node, "CLUSTER INFO\nINFO replication\nCLUSTER NODES\n")?;
+            let url = node.url();
             let alive = alive(&read(&returned));
             let reason = if field(&returned, "cluster_state") != Some("ok") {
                 format!("{url} is not served")
@@ -139,51 +126,39 @@ impl Group for Slots {
     }
 }
 
-/// Assigns equal parts of the slots to the masters and introduces the nodes to each other. Each has
-/// its own rank before it knows the others, so that they do not have to agree on ranks.
-fn introduce(nodes: &[Local]) -> Result<()> {
-    let masters = nodes.len() / 2;
-    for (number, local) in nodes.iter().enumerate() {
-        let mut commands = format!("CLUSTER SET-CONFIG-EPOCH {}\n", number + 1);
-        if number < masters {
-            let (from, to) = (SLOTS * number / masters, SLOTS * (number + 1) / masters - 1);
-            commands += &format!("CLUSTER ADDSLOTSRANGE {from} {to}\n");
+/// Puts the masters first, in the order of their slots, and their replicas after them, in the same
+/// order: which node is whose replica is the client program's choice.
+fn order(nodes: &mut [Node]) -> Result<()> {
+    let ports: Vec<_> = nodes.iter().map(|node| node.port(0)).collect();
+    let members = eventually(|| {
+        let members = members(&nodes[0])?;
+        match ports
+            .iter()
+            .all(|port| rank(&members, &ports, *port).is_some())
+        {
+            true => Ok(members),
+            false => Err(Error::failed(
+                "a node does not know yet who is whose replica",
+            )),
         }
-        order(local, &commands)?;
-    }
-    let meet = |local: &Local| {
-        let bus = local.site().second_port.unwrap_or_default();
-        format!("CLUSTER MEET 127.0.0.1 {} {bus}\n", local.port())
-    };
-    order(&nodes[0], &nodes[1..].iter().map(meet).collect::<String>())
+    })?;
+    nodes.sort_by_key(|node| rank(&members, &ports, node.port(0)));
+    Ok(())
 }
 
-/// Makes a node the replica of a master. Fails until it knows all nodes.
-fn follow(master: &Local, replica: &Local, nodes: usize) -> Result<()> {
-    let members = members(replica)?;
-    let master = members.iter().find(|node| node.port == master.port());
-    match master.filter(|_| alive(&members) == nodes) {
-        Some(master) => order(replica, &format!("CLUSTER REPLICATE {}\n", master.id)),
-        None => Err(Error::failed("the nodes do not know each other")),
-    }
+/// Returns whether the node at that port is a replica, and the position of its master, or its own.
+fn rank(members: &[Member], ports: &[u16], port: u16) -> Option<(bool, usize)> {
+    let node = members.iter().find(|node| node.port == port)?;
+    let is_replica = !node.has_slots;
+    let master = if is_replica { &node.master } else { &node.id };
+    let master = members.iter().find(|node| node.id == *master)?;
+    let position = ports.iter().position(|port| *port == master.port)?;
+    Some((is_replica, position))
 }
 
 /// Runs commands, one per line, and returns all answers.
-fn tell(local: &Local, commands: &str) -> Result<String> {
-    ask(&mut client(&local.url(), local.site().programs), commands)
-}
-
-/// Runs commands that a node answers with `OK`.
-fn order(local: &Local, commands: &str) -> Result<()> {
-    let returned = tell(local, commands)?;
-    let done = returned.lines().filter(|line| *line == "OK").count();
-    if done == commands.lines().count() {
-        Ok(())
-    } else {
-        Err(Error::failed(format!(
-            "{commands}is answered with {returned}"
-        )))
-    }
+fn tell(node: &Node, commands: &str) -> Result<String> {
+    ask(&mut client(&node.url(), node.programs()), commands)
 }
 
 /// A node of the cluster, as another one sees it.
@@ -197,8 +172,8 @@ struct Member {
     has_slots: bool,
 }
 
-fn members(local: &Local) -> Result<Vec<Member>> {
-    tell(local, "CLUSTER NODES\n").map(|text| read(&text))
+fn members(node: &Node) -> Result<Vec<Member>> {
+    tell(node, "CLUSTER NODES\n").map(|text| read(&text))
 }
 
 fn read(text: &str) -> Vec<Member> {
@@ -242,7 +217,7 @@ fn has_heir(members: &[Member], port: u16, running: &[u16]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{alive, has_heir, read};
+    use super::{alive, has_heir, rank, read};
 
     const TEXT: &str = "\
 aa 127.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-5460
@@ -263,5 +238,17 @@ dd 127.0.0.1:7003@17003 slave,fail? aa 0 0 1 connected
         assert!(has_heir(&nodes, 7001, &[7000, 7002]));
         assert!(!has_heir(&nodes, 7001, &[7000, 7003]));
         assert!(!has_heir(&nodes, 7002, &[7000, 7001]));
+    }
+
+    #[test]
+    fn a_replica_has_the_rank_of_its_master() {
+        let nodes = read(TEXT);
+        let ranks = [7001, 7000, 7002, 7003].map(|port| rank(&nodes, &[7001, 7000], port));
+        let masters = [Some((false, 0)), Some((false, 1))];
+        assert_eq!(
+            ranks,
+            [masters[0], masters[1], Some((true, 0)), Some((true, 1))]
+        );
+        assert_eq!(rank(&nodes, &[7001], 7004), None);
     }
 }

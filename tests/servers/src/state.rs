@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Doing;
 use crate::process::Identity;
 use crate::server::variable;
+use crate::watchdog::remove_containers;
 use crate::{Error, Product, Result, Signal, Source, server};
 
 const FILE: &str = "idem/servers.json";
@@ -39,6 +40,7 @@ impl Record {
 
     /// Ends the server and removes its folder.
     pub fn stop(&self) -> Result<()> {
+        remove_containers(&self.folder);
         let processes = self.processes.iter();
         processes.for_each(|process| process.signal(self.signal));
         let mut gone = true;

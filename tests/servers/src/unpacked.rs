@@ -3,10 +3,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::account::is_root;
 use crate::error::Doing;
+use crate::folder::is_root;
 use crate::packages::is_debian;
-use crate::tools::{holds, run};
+use crate::tools::run;
 use crate::{Error, Result};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -25,18 +25,9 @@ pub(crate) struct Unpacked {
     pub(crate) packages: &'static [&'static str],
     /// Omitted dependencies, which the programs do not need.
     pub(crate) without: &'static [&'static str],
-    /// The folder of the programs, such as `usr/bin`.
-    pub(crate) folder: &'static str,
 }
 
 impl Unpacked {
-    /// Returns the folder of these programs, if they were downloaded. The folder stays between
-    /// runs.
-    pub(crate) fn programs(&self, programs: &[&str]) -> Option<PathBuf> {
-        let folder = cache()?.join(self.name).join(self.folder);
-        Some(folder).filter(|folder| holds(folder, programs))
-    }
-
     /// Downloads and unpacks the packages, if they are missing. Takes some 20 s and 60 MB.
     ///
     /// # Errors
@@ -220,7 +211,6 @@ mod tests {
         suites: &["sid"],
         packages: &["hello"],
         without: &["perl"],
-        folder: "usr/bin",
     };
 
     #[test]
