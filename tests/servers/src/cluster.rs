@@ -1,13 +1,13 @@
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::folder::{Account, Folder};
 use crate::node::{AUTHORITY, Node, Runner};
+use crate::process::retry;
 use crate::watchdog::Watchdog;
 use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, Signal};
 
 const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A private cluster whose nodes can be killed and started again one by one. Nodes are numbered
 /// from 0.
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// Returns all nodes' URLs with commas between them, as in `IDEM_GALERA_URL`.
-    pub fn urls(&self) -> String {
+    pub(crate) fn urls(&self) -> String {
         self.urls.join(",")
     }
 
@@ -92,55 +92,29 @@ impl Cluster {
         self.node(node)?.kill()
     }
 
-    /// Shuts a node down cleanly: the others continue at once.
-    pub fn pause(&mut self, node: usize) -> Result<()> {
-        self.node(node)?.stop()
-    }
-
-    /// Kills all nodes with SIGKILL.
-    pub fn kill_all(&mut self) -> Result<()> {
-        self.nodes.iter_mut().try_for_each(Node::kill)
-    }
-
     /// Freezes a node (SIGSTOP): it keeps its ports and connections and answers nothing.
     pub fn freeze(&mut self, node: usize) -> Result<()> {
         self.node(node).map(Node::freeze)
     }
 
-    /// Lets a frozen node continue.
-    pub fn thaw(&mut self, node: usize) -> Result<()> {
+    pub(crate) fn thaw(&mut self, node: usize) -> Result<()> {
         self.node(node).map(Node::thaw)
-    }
-
-    pub(crate) fn freeze_all(&mut self) {
-        self.nodes.iter_mut().for_each(Node::freeze);
-    }
-
-    pub(crate) fn thaw_all(&mut self) {
-        self.nodes.iter_mut().for_each(Node::thaw);
-    }
-
-    pub(crate) fn pause_all(&mut self) -> Result<()> {
-        self.nodes.iter_mut().try_for_each(Node::stop)
     }
 
     /// Restarts a node on the same port, stopping it first if it runs, and waits until it has
     /// joined the others and has their data.
     ///
-    /// Galera: fails if the others are no majority (two were killed at once) or none runs; use
-    /// [`restart_all`](Self::restart_all) then. Redis: a master with a running replica waits for
-    /// that replica's takeover and comes back as its replica. A master without one comes back with
-    /// its data on disk, which in a fast cluster is nothing.
+    /// Galera: fails if the others are no majority. Redis: a master with a running replica waits
+    /// for that replica's takeover and comes back as its replica. A master without one comes back
+    /// with its data on disk, which in a fast cluster is nothing.
     pub fn restart(&mut self, node: usize) -> Result<()> {
-        self.node(node)?;
-        self.server.kind.restart(&mut self.nodes, node)
-    }
-
-    /// Starts the stopped nodes, and waits until they have all data. Galera: if the running nodes
-    /// are no majority, or none runs, the node with the latest data starts the cluster again, and
-    /// the others join it.
-    pub fn restart_all(&mut self) -> Result<()> {
-        self.server.kind.restart_all(&mut self.nodes)
+        self.node(node)?.stop()?;
+        let kind = self.server.kind;
+        let others = running(&self.nodes);
+        eventually(|| kind.may_return(&self.nodes[node], &others))?;
+        let size = others.len() + 1;
+        self.nodes[node].restart()?;
+        self.wait_for_size(size)
     }
 
     /// Waits until every running node takes requests, has the others' data and sees exactly `size`
@@ -155,19 +129,15 @@ impl Cluster {
         self.nodes.get_mut(node).ok_or_else(missing)
     }
 
-    /// Ends the nodes and removes all their files. Dropping does the same and ignores errors.
-    pub fn stop(mut self) -> Result<()> {
-        self.clear()
-    }
-
     fn clear(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_released, true) {
             return Ok(());
         }
-        let ended = match self.end_signal() {
-            Signal::Kill => self.kill_all(),
-            _ => self.pause_all(),
+        let end = match self.end_signal() {
+            Signal::Kill => Node::kill,
+            _ => Node::stop,
         };
+        let ended = self.nodes.iter_mut().try_for_each(end);
         self.folder.remove();
         self.watchdog = None;
         ended
@@ -214,25 +184,20 @@ impl Drop for Cluster {
 
 /// Does the same as [`Cluster::wait_for_size`].
 pub(crate) fn wait_for_size(nodes: &[Node], size: usize) -> Result<()> {
-    let settled = eventually(|| {
-        let running: Vec<_> = nodes.iter().filter(|node| node.is_running()).collect();
-        nodes[0].server.kind.check(&running, size)
-    });
+    let settled = eventually(|| nodes[0].server.kind.check(&running(nodes), size));
     settled.map_err(|reason| {
         let what = format!("the cluster did not become one of {size} nodes");
         Error::failed(what).with_source(reason)
     })
 }
 
+fn running(nodes: &[Node]) -> Vec<&Node> {
+    nodes.iter().filter(|node| node.is_running()).collect()
+}
+
 /// Retries until it succeeds, for a minute at most.
-pub(crate) fn eventually<T>(mut done: impl FnMut() -> Result<T>) -> Result<T> {
-    let deadline = Instant::now() + TIME_TO_SETTLE;
-    loop {
-        match done() {
-            Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-            done => return done,
-        }
-    }
+pub(crate) fn eventually<T>(done: impl FnMut() -> Result<T>) -> Result<T> {
+    retry(TIME_TO_SETTLE, done)
 }
 
 #[cfg(test)]

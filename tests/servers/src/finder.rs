@@ -40,12 +40,7 @@ impl Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Env => "env",
-            Self::Container => "container",
-            Self::Local => "local",
-            Self::Packages => "packages",
-        })
+        f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -232,16 +227,12 @@ fn from_environment(server: &'static Server) -> Result<Instance> {
 }
 
 fn programs(server: &Server) -> Result<PathBuf> {
-    let variable = server.programs_variable();
-    let named = std::env::var_os(&variable).filter(|folder| !folder.is_empty());
-    let Some(folder) = named.map(PathBuf::from) else {
-        let what = format!("no programs of {} on this machine", server.product);
-        return server.programs().ok_or_else(|| Error::missing(what));
-    };
+    let missing = format!("no programs of {} on this machine", server.product);
+    let folder = server.programs().ok_or_else(|| Error::missing(missing))?;
     if folder.is_absolute() && folder.is_dir() {
         return Ok(folder);
     }
-    let folder = folder.display();
+    let (variable, folder) = (server.programs_variable(), folder.display());
     let what = format!("{variable}={folder}: not an absolute path of a folder");
     Err(Error::setting(what))
 }

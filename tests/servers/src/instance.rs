@@ -73,46 +73,37 @@ impl Instance {
         self.cluster.as_ref()?.tls_url()
     }
 
-    /// Kills every process of the server with SIGKILL. Only a private server can be killed.
+    /// Kills every process of the server with SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// An error, as for the following methods, when the server is not private, or a cluster.
     pub fn kill(&mut self) -> Result<()> {
-        self.cluster_mut()?.kill_all()
+        self.single()?.kill(0)
     }
 
     /// Restarts the server, on the same data and port, stopping it first if it runs, and waits
-    /// until it answers. Only a private server can be restarted.
+    /// until it answers.
     pub fn restart(&mut self) -> Result<()> {
-        let cluster = self.cluster_mut()?;
-        cluster.pause_all()?;
-        cluster.restart_all()
-    }
-
-    /// Ends the server at once, without waiting for its clients, and keeps its data for
-    /// [`restart`](Self::restart).
-    pub fn pause(&mut self) -> Result<()> {
-        self.cluster_mut()?.pause_all()
+        self.single()?.restart(0)
     }
 
     /// Freezes every process of the server (SIGSTOP): it keeps its port, its connections and its
     /// data, accepts new connections and answers nothing. A frozen server can be killed, restarted
     /// and dropped.
     pub fn freeze(&mut self) -> Result<()> {
-        self.cluster_mut().map(Cluster::freeze_all)
+        self.single()?.freeze(0)
     }
 
     /// Lets a frozen server continue.
     pub fn thaw(&mut self) -> Result<()> {
-        self.cluster_mut().map(Cluster::thaw_all)
+        self.single()?.thaw(0)
     }
 
     /// Returns the cluster, whose nodes can be killed one by one; `None` for a server that is not
     /// private.
     pub fn into_cluster(self) -> Option<Cluster> {
         self.cluster
-    }
-
-    /// Ends the server and removes all its files. Dropping does the same and ignores errors.
-    pub fn stop(self) -> Result<()> {
-        self.cluster.map_or(Ok(()), Cluster::stop)
     }
 
     /// Lets a detached server continue to run; the record is the way to stop it. Returns `None` for
@@ -132,13 +123,14 @@ impl Instance {
     }
 
     /// A killed client program would leave its container.
-    fn cluster_mut(&mut self) -> Result<&mut Cluster> {
+    fn single(&mut self) -> Result<&mut Cluster> {
+        let (url, source) = (&self.url, self.source);
+        let refused = || format!("{url} from {source} cannot be killed or restarted");
         let cluster = self
             .cluster
             .as_mut()
-            .filter(|_| self.source != Source::Container);
-        let (url, source) = (&self.url, self.source);
-        let refused = || format!("{url} from {source} cannot be killed or restarted");
-        cluster.ok_or_else(|| Error::failed(refused()))
+            .filter(|_| source != Source::Container);
+        let single = cluster.filter(|cluster| cluster.nodes() == 1);
+        single.ok_or_else(|| Error::failed(refused()))
     }
 }

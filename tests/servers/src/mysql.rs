@@ -16,7 +16,6 @@ pub(crate) const SERVER: Server = Server {
         name: "mysql",
         suites: &["sid"],
         packages: &["mysql-server-core", "mysql-client-core"],
-        without: &["perl", "perl-base"],
     }),
     cached: Some("mysql/usr/sbin"),
     programs: &["mysqld"],

@@ -51,7 +51,7 @@ pub(crate) struct Node {
     ports: Vec<Reservation>,
     variables: Vec<(String, String)>,
     /// More arguments for the next start of a cluster's node.
-    pub(crate) role: String,
+    pub(crate) role: &'static str,
     frozen: bool,
     process: Option<(Child, Identity)>,
 }
@@ -75,7 +75,7 @@ impl Node {
             folder: folder.within(&number.to_string())?,
             ports: ports.collect::<Result<_>>()?,
             variables: Vec::new(),
-            role: String::new(),
+            role: "",
             frozen: false,
             process: None,
         };
@@ -99,32 +99,31 @@ impl Node {
 
     fn set_upstream(&mut self, upstream: &str) -> Result<()> {
         let name = self.server.name;
-        let url = self.options.upstream.as_deref();
-        let url =
-            url.ok_or_else(|| Error::setting(format!("{name} needs the URL of a {upstream}")))?;
-        let url = parse(url)?;
+        let missing = || Error::setting(format!("{name} needs the URL of a {upstream}"));
+        let url = parse(self.options.upstream.as_deref().ok_or_else(missing)?)?;
         let default = crate::server(upstream)?.image.map_or(0, |image| image.port);
+        let host = url.host_str().unwrap_or("localhost");
         // PostgreSQL's usual user has its name.
         let user = decoded(Some(url.username())).unwrap_or_else(|| upstream.into());
-        for (variable, value) in [
-            ("host", url.host_str().unwrap_or("localhost").into()),
-            ("host_port", url.port().unwrap_or(default).to_string()),
-            ("user", user),
-            ("password", decoded(url.password()).unwrap_or_default()),
-        ] {
-            if value.contains(['\'', '\n']) {
-                let what = format!("{name}: quotes in the URL of its {upstream} are not supported");
-                return Err(Error::setting(what));
-            }
-            self.set(variable, value);
+        let mut login = format!("user='{user}'");
+        let password = decoded(url.password());
+        if let Some(password) = &password {
+            login += &format!(" password='{password}'");
         }
+        let parts = [host, &user, password.as_deref().unwrap_or_default()];
+        if parts.iter().any(|part| part.contains(['\'', '\n'])) {
+            let what = format!("{name}: quotes in the URL of its {upstream} are not supported");
+            return Err(Error::setting(what));
+        }
+        self.set("host", host);
+        self.set("host_port", url.port().unwrap_or(default).to_string());
+        self.set("login", login);
         Ok(())
     }
 
     /// Fills a template in. Its variables are `{folder}` of this process, `{programs}` of the
     /// server, `{port}` for clients, `{port1}` and so on, `{peers}`, which are the addresses of all
-    /// nodes at `{port1}`, and `{host}`, `{host_port}`, `{user}` and `{password}` of the server
-    /// behind this one.
+    /// nodes at `{port1}`, and `{host}`, `{host_port}` and `{login}` of the server behind this one.
     pub(crate) fn fill(&self, template: &str) -> String {
         let fill = |text: String, (name, value): &(String, String)| text.replace(name, value);
         self.variables.iter().fold(template.to_owned(), fill)
@@ -358,4 +357,36 @@ impl Node {
 /// Fills a setting in.
 fn set(template: &str, (name, value): &(String, String)) -> String {
     template.replace("{name}", name).replace("{value}", value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Node, Runner};
+    use crate::folder::Folder;
+    use crate::{Options, server};
+
+    fn pgbouncer(upstream: &str) -> crate::Result<String> {
+        let folder = Folder::create("node-test", None)?;
+        let runner = Runner::Programs("/bin".into());
+        let options = Options::new().with_upstream(upstream);
+        let node = Node::new(server("pgbouncer")?, &runner, &options, &folder, 0);
+        folder.remove();
+        let (_, file) = server("pgbouncer")?.files[0];
+        node.map(|node| node.fill(file))
+    }
+
+    #[test]
+    fn the_server_behind_is_named_with_its_log_in() {
+        let text = pgbouncer("postgres://me:s%40cret@db:5433/idem").unwrap();
+        let line = "* = host='db' port=5433 user='me' password='s@cret'\n";
+        assert!(text.contains(line), "{text}");
+        let text = pgbouncer("postgres://db/idem").unwrap();
+        let line = "* = host='db' port=5432 user='postgres'\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn a_password_that_would_break_the_line_is_refused() {
+        assert!(pgbouncer("postgres://me:a%27b@db/idem").is_err());
+    }
 }

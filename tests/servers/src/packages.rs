@@ -90,7 +90,7 @@ fn update() -> Result<()> {
         .map_or(Ok(()), |message| Err(Error::failed(message)))
 }
 
-fn apt() -> Command {
+pub(crate) fn apt() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);

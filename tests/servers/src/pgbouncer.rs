@@ -18,7 +18,7 @@ pub(crate) const SERVER: Server = Server {
     files: &[(
         "pgbouncer.ini",
         "[databases]\n\
-         * = host='{host}' port={host_port} user='{user}' password='{password}'\n\
+         * = host='{host}' port={host_port} {login}\n\
          [pgbouncer]\n\
          listen_addr = 127.0.0.1\n\
          listen_port = {port}\n\

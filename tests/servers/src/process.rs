@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal as UnixSignal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Freezes a process: it keeps its ports and connections, and does nothing.
 pub(crate) const STOP: UnixSignal = UnixSignal::STOP;
 
@@ -95,15 +97,17 @@ impl Identity {
 
 /// Waits until `done` returns true, for `time` at most. Returns whether it did.
 pub(crate) fn wait_until(time: Duration, mut done: impl FnMut() -> bool) -> bool {
+    retry(time, || done().then_some(()).ok_or(())).is_ok()
+}
+
+/// Retries until it succeeds, for `time` at most.
+pub(crate) fn retry<T, E>(time: Duration, mut done: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let deadline = Instant::now() + time;
     loop {
-        if done() {
-            return true;
+        match done() {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            done => return done,
         }
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -56,66 +56,53 @@ impl Kind for RedisCluster {
         nodes.iter_mut().try_for_each(Node::launch)?;
         let products = nodes.iter_mut().map(Node::wait_ready);
         let products: Vec<_> = products.collect::<Result<_>>()?;
+        let (masters, replicas) = nodes.split_at(nodes.len() / 2);
         let mut create = tool(nodes[0].programs(), redis::CLIENTS);
-        create.args([
-            "--cluster",
-            "create",
-            "--cluster-yes",
-            "--cluster-replicas",
-            "1",
-        ]);
+        create.args(["--cluster", "create", "--cluster-yes"]);
         create.args(
-            nodes
+            masters
                 .iter()
                 .map(|node| node.fill("127.0.0.1:{port}@{port1}")),
         );
         run(&mut create)?;
+        // The program would choose which replica is whose.
+        for (master, replica) in masters.iter().zip(replicas) {
+            tell(
+                master,
+                &replica.fill("CLUSTER MEET 127.0.0.1 {port} {port1}"),
+            )?;
+            let id = tell(master, "CLUSTER MYID")?;
+            // At first they do not know each other.
+            eventually(|| tell(replica, &format!("CLUSTER REPLICATE {}", id.trim())))?;
+        }
         wait_for_size(nodes, nodes.len())?;
-        order(nodes)?;
         Ok(products[0].clone())
     }
 
     /// A master that came back before it counts as failed would still be master, with its data on
     /// disk, and its replica would copy that.
-    fn restart(&self, nodes: &mut [Node], node: usize) -> Result<()> {
-        nodes[node].stop()?;
-        let port = nodes[node].port(0);
-        let running: Vec<_> = nodes.iter().filter(|node| node.is_running()).collect();
-        let ports: Vec<_> = running.iter().map(|node| node.port(0)).collect();
-        if let Some(witness) = running.first() {
-            eventually(|| match has_heir(&members(witness)?, port, &ports) {
-                true => Err(Error::failed("its replica does not take over")),
-                false => Ok(()),
-            })?;
+    fn may_return(&self, node: &Node, others: &[&Node]) -> Result<()> {
+        let Some(witness) = others.first() else {
+            return Ok(());
+        };
+        let ports: Vec<_> = others.iter().map(|node| node.port(0)).collect();
+        match has_heir(&members(witness)?, node.port(0), &ports) {
+            true => Err(Error::failed("its replica does not take over")),
+            false => Ok(()),
         }
-        let size = running.len() + 1;
-        nodes[node].restart()?;
-        wait_for_size(nodes, size)
-    }
-
-    fn restart_all(&self, nodes: &mut [Node]) -> Result<()> {
-        for node in 0..nodes.len() {
-            let settles = nodes.iter().filter(|node| node.is_running()).count() > nodes.len() / 2;
-            match (nodes[node].is_running(), settles) {
-                (true, _) => {}
-                (false, true) => self.restart(nodes, node)?,
-                // Too few nodes for a vote on which replica takes over.
-                (false, false) => nodes[node].restart()?,
-            }
-        }
-        wait_for_size(nodes, nodes.len())
     }
 
     fn check(&self, running: &[&Node], size: usize) -> Result<()> {
         for node in running {
-            let returned = tell(node, "CLUSTER INFO\nINFO replication\nCLUSTER NODES\n")?;
             let url = node.url();
-            let alive = alive(&read(&returned));
-            let reason = if field(&returned, "cluster_state") != Some("ok") {
+            let alive = alive(&members(node)?);
+            let link = tell(node, "INFO replication")?;
+            let state = tell(node, "CLUSTER INFO")?;
+            let reason = if field(&state, "cluster_state") != Some("ok") {
                 format!("{url} is not served")
             } else if alive != size {
                 format!("{url} sees {alive}")
-            } else if !matches!(field(&returned, "master_link_status"), None | Some("up")) {
+            } else if !matches!(field(&link, "master_link_status"), None | Some("up")) {
                 format!("{url} lacks data")
             } else {
                 continue;
@@ -126,39 +113,10 @@ impl Kind for RedisCluster {
     }
 }
 
-/// Puts the masters first, in the order of their slots, and their replicas after them, in the same
-/// order: which node is whose replica is the client program's choice.
-fn order(nodes: &mut [Node]) -> Result<()> {
-    let ports: Vec<_> = nodes.iter().map(|node| node.port(0)).collect();
-    let members = eventually(|| {
-        let members = members(&nodes[0])?;
-        match ports
-            .iter()
-            .all(|port| rank(&members, &ports, *port).is_some())
-        {
-            true => Ok(members),
-            false => Err(Error::failed(
-                "a node does not know yet who is whose replica",
-            )),
-        }
-    })?;
-    nodes.sort_by_key(|node| rank(&members, &ports, node.port(0)));
-    Ok(())
-}
-
-/// Returns whether the node at that port is a replica, and the position of its master, or its own.
-fn rank(members: &[Member], ports: &[u16], port: u16) -> Option<(bool, usize)> {
-    let node = members.iter().find(|node| node.port == port)?;
-    let is_replica = !node.has_slots;
-    let master = if is_replica { &node.master } else { &node.id };
-    let master = members.iter().find(|node| node.id == *master)?;
-    let position = ports.iter().position(|port| *port == master.port)?;
-    Some((is_replica, position))
-}
-
-/// Runs commands, one per line, and returns all answers.
-fn tell(node: &Node, commands: &str) -> Result<String> {
-    ask(&mut client(&node.url(), node.programs()), commands)
+/// Runs a command and returns the answer.
+fn tell(node: &Node, command: &str) -> Result<String> {
+    let mut client = client(&node.url(), node.programs());
+    ask(client.args(command.split(' ')), "")
 }
 
 /// A node of the cluster, as another one sees it.
@@ -173,7 +131,7 @@ struct Member {
 }
 
 fn members(node: &Node) -> Result<Vec<Member>> {
-    tell(node, "CLUSTER NODES\n").map(|text| read(&text))
+    tell(node, "CLUSTER NODES").map(|text| read(&text))
 }
 
 fn read(text: &str) -> Vec<Member> {
@@ -217,7 +175,7 @@ fn has_heir(members: &[Member], port: u16, running: &[u16]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{alive, has_heir, rank, read};
+    use super::{alive, has_heir, read};
 
     const TEXT: &str = "\
 aa 127.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-5460
@@ -238,17 +196,5 @@ dd 127.0.0.1:7003@17003 slave,fail? aa 0 0 1 connected
         assert!(has_heir(&nodes, 7001, &[7000, 7002]));
         assert!(!has_heir(&nodes, 7001, &[7000, 7003]));
         assert!(!has_heir(&nodes, 7002, &[7000, 7001]));
-    }
-
-    #[test]
-    fn a_replica_has_the_rank_of_its_master() {
-        let nodes = read(TEXT);
-        let ranks = [7001, 7000, 7002, 7003].map(|port| rank(&nodes, &[7001, 7000], port));
-        let masters = [Some((false, 0)), Some((false, 1))];
-        assert_eq!(
-            ranks,
-            [masters[0], masters[1], Some((true, 0)), Some((true, 1))]
-        );
-        assert_eq!(rank(&nodes, &[7001], 7004), None);
     }
 }

@@ -112,15 +112,9 @@ pub(crate) trait Kind: Debug + Sync {
         first.ok_or_else(|| Error::setting("a server has nodes"))
     }
 
-    /// Restarts a node, which may be running, and waits until it has joined the others.
-    fn restart(&self, nodes: &mut [Node], node: usize) -> Result<()> {
-        nodes[node].restart()
-    }
-
-    /// Starts the stopped nodes, and waits until all form one cluster.
-    fn restart_all(&self, nodes: &mut [Node]) -> Result<()> {
-        let mut stopped = nodes.iter_mut().filter(|node| !node.is_running());
-        stopped.try_for_each(Node::restart)
+    /// Fails while a stopped node cannot start again beside the other running ones.
+    fn may_return(&self, _node: &Node, _others: &[&Node]) -> Result<()> {
+        Ok(())
     }
 
     /// Fails, with the reason, if a running node takes no requests or does not see exactly `size`
@@ -181,8 +175,13 @@ impl Server {
         self.upstream
     }
 
-    /// Returns the folder of its programs on this machine, or of its stand-in's.
+    /// Returns the folder of its programs on this machine, or of its stand-in's: the one that
+    /// `IDEM_…_BIN_DIR` names, if it is set.
     pub fn programs(&self) -> Option<PathBuf> {
+        let named = std::env::var_os(self.programs_variable());
+        if let Some(folder) = named.filter(|folder| !folder.is_empty()) {
+            return Some(folder.into());
+        }
         find(self.programs, self.folder, |folder| {
             self.kind.accepts(folder)
         })
@@ -235,8 +234,7 @@ impl Server {
         }
     }
 
-    /// Returns the variable that names the folder of its programs.
-    pub fn programs_variable(&self) -> String {
+    pub(crate) fn programs_variable(&self) -> String {
         variable(self.name, "BIN_DIR")
     }
 

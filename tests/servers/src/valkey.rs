@@ -14,7 +14,6 @@ pub(crate) const SERVER: Server = Server {
         name: "valkey",
         suites: &["bookworm", "bookworm-backports"],
         packages: &["valkey-server"],
-        without: &["adduser", "init-system-helpers", "lsb-base", "procps"],
     }),
     cached: Some("valkey/usr/bin"),
     programs: &["valkey-server"],
