@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::folder::{Account, Folder};
 use crate::node::{AUTHORITY, Node, Runner};
 use crate::process::retry;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Watchdog, remove_container};
 use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, Signal};
 
 const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
@@ -133,6 +133,7 @@ impl Cluster {
         if std::mem::replace(&mut self.is_released, true) {
             return Ok(());
         }
+        remove_container(self.folder.path());
         let end = match self.end_signal() {
             Signal::Kill => Node::kill,
             _ => Node::stop,

@@ -34,12 +34,10 @@ impl Engine {
             }
             let mut info = Command::new(client[0]);
             info.args(&client[1..]).args(["info", "--format", format]);
-            let Some(name) = ask(&mut info, "")
-                .ok()
-                .filter(|name| !name.trim().is_empty())
-            else {
+            let name = ask(&mut info, "").unwrap_or_default();
+            if name.trim().is_empty() {
                 continue;
-            };
+            }
             return Ok(Self {
                 client: client.into_iter().map(Into::into).collect(),
                 address: address(&host, name.trim())?,
@@ -67,23 +65,16 @@ impl Engine {
         let client = quoted.collect::<Vec<_>>().join(" ");
         let remove = format!("{client} rm --force --volumes {name}\n");
         node.folder.write(REMOVE, &remove)?;
-        let interface = match self.address.as_str() {
-            "127.0.0.1" => "127.0.0.1",
-            _ => "0.0.0.0",
-        };
+        let is_here = self.address == "127.0.0.1";
+        let interface = if is_here { "127.0.0.1" } else { "0.0.0.0" };
+        let port = format!("{interface}:{}:{}", node.port(0), image.port);
         let mut command = self.command();
-        command.args([
-            "run",
-            "--rm",
-            "--label",
-            "idem",
-            "--name",
-            &name,
-            "--publish",
-        ]);
-        command.arg(format!("{interface}:{}:{}", node.port(0), image.port));
-        for (name, value) in image.environment.iter().copied().chain(licence(&image)?) {
+        command.args(["run", "--rm", "--name", &name, "--publish", &port]);
+        for (name, value) in image.environment {
             command.arg("--env").arg(format!("{name}={value}"));
+        }
+        if let Some(variable) = image.licence {
+            command.args(["--env", variable]);
         }
         let server = node.server;
         let other = std::env::var(variable(server.name, "IMAGE")).unwrap_or_default();
@@ -107,12 +98,10 @@ impl Engine {
         let mut command = self.command();
         let printed = ask(command.args(["exec", &name(node)]).args(question), "")?;
         let product = Product::returned(node.server.product, &printed);
-        let silent = || Error::failed("the server does not say its version yet");
-        product
-            .version
-            .is_some()
-            .then_some(product)
-            .ok_or_else(silent)
+        match product.version {
+            Some(_) => Ok(product),
+            None => Err(Error::failed("the server does not say its version yet")),
+        }
     }
 }
 
@@ -128,17 +117,14 @@ fn image(node: &Node) -> Result<Image> {
     node.server.image.ok_or_else(missing)
 }
 
-/// Returns the variable for the container that says that the licence is accepted, if there is one.
-pub(crate) fn licence(image: &Image) -> Result<Option<(&'static str, &'static str)>> {
-    const YES: &str = "Y";
-    match image.licence {
-        Some(variable) if std::env::var(variable).is_ok_and(|value| value == YES) => {
-            Ok(Some((variable, YES)))
-        }
+/// Checks that the user has accepted the image's licence. The container gets the variable, too.
+pub(crate) fn check_licence(image: &Image) -> Result<()> {
+    let is_accepted = |variable: &str| std::env::var(variable).is_ok_and(|value| value == "Y");
+    match image.licence.filter(|variable| !is_accepted(variable)) {
         Some(variable) => Err(Error::missing(format!(
-            "the licence of its image is not accepted ({variable}={YES} does so)"
+            "the licence of its image is not accepted ({variable}=Y does so)"
         ))),
-        None => Ok(None),
+        None => Ok(()),
     }
 }
 

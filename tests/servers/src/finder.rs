@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::container::{Engine, licence};
+use crate::container::{Engine, check_licence};
 use crate::node::Runner;
 use crate::server::Setting;
 use crate::{Cluster, Error, ErrorKind, Instance, Options, Result, Server, Transport, server};
@@ -204,7 +204,7 @@ impl Finder {
             return Err(Error::missing(what));
         };
         let engine = Engine::find()?;
-        licence(&image)?;
+        check_licence(&image)?;
         (self.progress)(&format!("starting a container of {product}"));
         Cluster::start(server, &Runner::Engine(engine), &self.options)
             .map(|cluster| Instance::own(server, Source::Container, cluster))

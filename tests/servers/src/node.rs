@@ -11,7 +11,7 @@ use crate::port::Reservation;
 use crate::process::{Identity, STOP, wait_until};
 use crate::server::{Setting, words};
 use crate::tools::{decoded, parse, run, tool};
-use crate::watchdog::{NOTE, remove_container};
+use crate::watchdog::NOTE;
 use crate::{Durability, Error, ErrorKind, Options, Product, Result, Server, Signal, Transport};
 
 const TIME_TO_START: Duration = Duration::from_secs(90);
@@ -237,10 +237,9 @@ impl Node {
         let (log, errors) = log.doing(|| "cannot write the server's log".into())?;
         let child = command.stdout(log).stderr(errors).process_group(0).spawn();
         let child = child.doing(|| format!("cannot run {}", command.get_program().display()))?;
-        self.folder.write(NOTE, &format!("{}\n", child.id()))?;
         let identity = Identity::of(child.id());
         self.process = Some((child, identity));
-        Ok(())
+        self.folder.write(NOTE, &format!("{}\n", identity.pid))
     }
 
     fn probe(&self) -> Result<Product> {
@@ -328,7 +327,6 @@ impl Node {
         let Some((child, main)) = &mut self.process else {
             return Ok(());
         };
-        remove_container(self.folder.path());
         main.signal(self.server.stop_signal);
         if !wait_until(TIME_TO_STOP, || !matches!(child.try_wait(), Ok(None))) {
             return self.kill();

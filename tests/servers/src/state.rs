@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Doing;
 use crate::process::Identity;
 use crate::server::variable;
-use crate::watchdog::remove_containers;
+use crate::watchdog::remove_container;
 use crate::{Error, Product, Result, Signal, Source, server};
 
 const TIME_TO_STOP: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ impl Record {
 
     /// Ends the server and removes its folder.
     pub fn stop(&self) -> Result<()> {
-        remove_containers(&self.folder);
+        remove_container(&self.folder);
         let processes = self.processes.iter();
         processes.for_each(|process| process.signal(self.signal));
         let mut gone = true;

@@ -1,4 +1,3 @@
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +15,7 @@ pub(crate) struct Watchdog {
 
 /// The file, in the folder of each process of a server, that contains its number and a line break.
 pub(crate) const NOTE: &str = "pid";
-/// The script, in the same folder, that removes the container of that process, if it has one.
+/// The script, in the folder of its only process, that removes the container of a server.
 pub(crate) const REMOVE: &str = "remove.sh";
 
 /// `$1` is the server's folder, and `$2` is the signal to try first. A frozen process receives it
@@ -24,9 +23,7 @@ pub(crate) const REMOVE: &str = "remove.sh";
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
-for remove in "$1"/*/remove.sh; do
-    test -f "$remove" && sh "$remove"
-done
+test -f "$1/0/remove.sh" && sh "$1/0/remove.sh"
 pids=$(cat "$1"/*/pid 2> /dev/null)
 for pid in $pids; do
     kill -s "$2" "$pid" 2> /dev/null
@@ -67,19 +64,13 @@ impl Drop for Watchdog {
     }
 }
 
-/// Removes the container of the process with that folder, if it has one.
+/// Removes the container of the server with that folder, if it runs in one.
 pub(crate) fn remove_container(folder: &Path) {
-    let script = folder.join(REMOVE);
+    let script = folder.join("0").join(REMOVE);
     if script.is_file() {
         // It may be gone already.
         let _ = Command::new("sh").arg(script).output();
     }
-}
-
-/// Removes the containers of the server with that folder.
-pub(crate) fn remove_containers(folder: &Path) {
-    let processes = fs::read_dir(folder).into_iter().flatten().flatten();
-    processes.for_each(|process| remove_container(&process.path()));
 }
 
 #[cfg(test)]

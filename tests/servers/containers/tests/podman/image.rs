@@ -1,51 +1,39 @@
 //! An image like the official one, built from this machine's Redis and its libraries.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use libtest_mimic::Failed;
 
 use crate::engine::{Podman, output};
 
 const NAME: &str = "localhost/idem-redis:test";
-/// Like the official image, it takes connections from outside the container.
-const CHANGES: &[&str] = &[
-    r#"ENTRYPOINT ["/bin/sh", "-c", "exec \"$0\" \"$@\" --protected-mode no"]"#,
-    "EXPOSE 6379",
-    "ENV PATH=/usr/bin:/bin",
-];
+
+/// `$1` is an empty folder, `$2` that of Redis's programs, and the rest imports a tar file. The
+/// image contains files where this machine has links. The output of `ldd` includes the dynamic
+/// linker itself. Like the official image, it takes connections from outside the container.
+const BUILD: &str = r#"
+mkdir -p "$1/tmp" "$1/dev" "$1/proc" "$1/sys" "$1/run" "$1/etc"
+root=$1
+files="/bin/sh /bin/sed $2/redis-server $2/redis-cli"
+shift 2
+libraries=$(ldd $files | grep -o '/[^ :]*[.]so[^ :]*' | sort -u)
+tar -c --dereference --hard-dereference -C "$root" . -C / $files $libraries 2> /dev/null |
+    "$@" \
+        --change 'ENTRYPOINT ["/bin/sh", "-c", "exec \"$0\" \"$@\" --protected-mode no"]' \
+        --change 'ENV PATH=/usr/bin:/bin' - localhost/idem-redis:test
+"#;
 
 /// Builds the image and returns its name.
-pub(crate) fn build(podman: &Podman, programs: &Path) -> Result<String, Failed> {
-    let root = podman.path("image");
-    for folder in ["tmp", "dev", "proc", "sys", "run", "etc"] {
-        std::fs::create_dir_all(root.join(folder))?;
+pub(crate) fn build(podman: &Podman, programs: &Path) -> Result<&'static str, Failed> {
+    let import = podman.command();
+    let mut build = Command::new("sh");
+    build.args(["-e", "-c", BUILD, "build"]);
+    build.arg(podman.path("image")).arg(programs);
+    build.arg(import.get_program()).args(import.get_args());
+    for (name, value) in import.get_envs() {
+        build.env(name, value.unwrap_or_default());
     }
-    let mut files = vec!["/bin/sh".to_owned(), "/bin/sed".to_owned()];
-    let of_redis = ["redis-server", "redis-cli"].map(|name| programs.join(name));
-    files.extend(of_redis.map(|path| path.display().to_string()));
-    // This includes the dynamic linker itself.
-    let linked = output(Command::new("ldd").args(&files))?;
-    let linked = linked
-        .split_whitespace()
-        .filter(|word| word.starts_with('/'));
-    files.extend(linked.filter(|word| !word.ends_with(':')).map(Into::into));
-    // Programs share libraries.
-    files.sort();
-    files.dedup();
-
-    // The image contains files where this machine has links.
-    let mut tar = Command::new("tar");
-    tar.args(["-c", "--dereference", "--hard-dereference", "-C"]);
-    tar.arg(&root).args([".", "-C", "/"]).args(&files);
-    let mut tar = tar.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let mut import = podman.command();
-    import.arg("import");
-    for change in CHANGES {
-        import.args(["--change", change]);
-    }
-    import.stdin(tar.stdout.take().ok_or("tar has no output")?);
-    output(import.args(["-", NAME]))?;
-    tar.wait()?;
-    Ok(NAME.into())
+    output(build.args(["import"]))?;
+    Ok(NAME)
 }
