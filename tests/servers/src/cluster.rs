@@ -1,45 +1,13 @@
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::account::Account;
-use crate::certificate::authority;
-use crate::folder::Folder;
-use crate::group::{Group, begin_each, wait_for_size};
-use crate::local::Local;
-use crate::server::ClusterKind;
-use crate::watchdog::Watchdog;
+use crate::folder::{Account, Folder};
+use crate::node::{AUTHORITY, Node, Runner};
+use crate::process::retry;
+use crate::watchdog::{Watchdog, remove_container};
 use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, Signal};
-use crate::{galera, redis_cluster};
 
-/// A server of one process.
-#[derive(Debug)]
-struct Single;
-
-impl Group for Single {
-    fn begin(&self, nodes: &mut [Local]) -> Result<Product> {
-        begin_each(nodes)
-    }
-
-    fn restart(&self, nodes: &mut [Local], node: usize) -> Result<()> {
-        nodes[node].restart()
-    }
-
-    fn restart_all(&self, nodes: &mut [Local]) -> Result<()> {
-        let mut stopped = nodes.iter_mut().filter(|local| !local.is_running());
-        stopped.try_for_each(Local::restart)
-    }
-
-    fn check(&self, _running: &[&Local], _size: usize) -> Result<()> {
-        Ok(())
-    }
-}
-
-fn group(kind: ClusterKind) -> &'static dyn Group {
-    match kind {
-        ClusterKind::Single => &Single,
-        ClusterKind::Galera => &galera::Majority,
-        ClusterKind::Redis => &redis_cluster::Slots,
-    }
-}
+const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
 
 /// A private cluster whose nodes can be killed and started again one by one. Nodes are numbered
 /// from 0.
@@ -48,7 +16,7 @@ fn group(kind: ClusterKind) -> &'static dyn Group {
 #[derive(Debug)]
 pub struct Cluster {
     server: &'static Server,
-    nodes: Vec<Local>,
+    nodes: Vec<Node>,
     urls: Vec<String>,
     product: Product,
     folder: Folder,
@@ -59,10 +27,13 @@ pub struct Cluster {
 impl Cluster {
     pub(crate) fn start(
         server: &'static Server,
-        programs: &Path,
+        runner: &Runner,
         options: &Options,
     ) -> Result<Self> {
-        let account = Account::first_of(server.accounts)?;
+        let account = match runner {
+            Runner::Programs(_) => Account::first_of(server.accounts)?,
+            Runner::Engine(_) => None,
+        };
         let mut cluster = Self {
             server,
             nodes: Vec::new(),
@@ -77,11 +48,16 @@ impl Cluster {
             cluster.watchdog = Some(watchdog);
         }
         for number in 0..server.nodes {
-            let local = Local::new(server, programs, options, &cluster.folder, number)?;
-            cluster.urls.push(local.url());
-            cluster.nodes.push(local);
+            let node = Node::new(server, runner, options, &cluster.folder, number)?;
+            cluster.nodes.push(node);
         }
-        cluster.product = group(server.cluster).begin(&mut cluster.nodes)?;
+        let peers = cluster.nodes.iter();
+        let peers: Vec<_> = peers.map(|node| node.fill("127.0.0.1:{port1}")).collect();
+        for node in &mut cluster.nodes {
+            node.set("peers", peers.join(","));
+        }
+        cluster.product = server.kind.begin(&mut cluster.nodes)?;
+        cluster.urls = cluster.nodes.iter().map(Node::url).collect();
         Ok(cluster)
     }
 
@@ -100,7 +76,7 @@ impl Cluster {
     }
 
     /// Returns all nodes' URLs with commas between them, as in `IDEM_GALERA_URL`.
-    pub fn urls(&self) -> String {
+    pub(crate) fn urls(&self) -> String {
         self.urls.join(",")
     }
 
@@ -116,82 +92,53 @@ impl Cluster {
         self.node(node)?.kill()
     }
 
-    /// Shuts a node down cleanly: the others continue at once.
-    pub fn pause(&mut self, node: usize) -> Result<()> {
-        self.node(node)?.stop()
-    }
-
-    /// Kills all nodes with SIGKILL.
-    pub fn kill_all(&mut self) -> Result<()> {
-        self.nodes.iter_mut().try_for_each(Local::kill)
-    }
-
     /// Freezes a node (SIGSTOP): it keeps its ports and connections and answers nothing.
     pub fn freeze(&mut self, node: usize) -> Result<()> {
-        self.node(node).map(Local::freeze)
+        self.node(node).map(Node::freeze)
     }
 
-    /// Lets a frozen node continue.
-    pub fn thaw(&mut self, node: usize) -> Result<()> {
-        self.node(node).map(Local::thaw)
-    }
-
-    pub(crate) fn freeze_all(&mut self) {
-        self.nodes.iter_mut().for_each(Local::freeze);
-    }
-
-    pub(crate) fn thaw_all(&mut self) {
-        self.nodes.iter_mut().for_each(Local::thaw);
-    }
-
-    pub(crate) fn pause_all(&mut self) -> Result<()> {
-        self.nodes.iter_mut().try_for_each(Local::stop)
+    pub(crate) fn thaw(&mut self, node: usize) -> Result<()> {
+        self.node(node).map(Node::thaw)
     }
 
     /// Restarts a node on the same port, stopping it first if it runs, and waits until it has
     /// joined the others and has their data.
     ///
-    /// Galera: fails if the others are no majority (two were killed at once) or none runs; use
-    /// [`restart_all`](Self::restart_all) then. Redis: a master with a running replica waits for
-    /// that replica's takeover and comes back as its replica. A master without one comes back with
-    /// its data on disk, which in a fast cluster is nothing.
+    /// Galera: fails if the others are no majority. Redis: a master with a running replica waits
+    /// for that replica's takeover and comes back as its replica. A master without one comes back
+    /// with its data on disk, which in a fast cluster is nothing.
     pub fn restart(&mut self, node: usize) -> Result<()> {
-        self.node(node)?;
-        group(self.server.cluster).restart(&mut self.nodes, node)
-    }
-
-    /// Starts the stopped nodes, and waits until they have all data. Galera: if the running nodes
-    /// are no majority, or none runs, the node with the latest data starts the cluster again, and
-    /// the others join it.
-    pub fn restart_all(&mut self) -> Result<()> {
-        group(self.server.cluster).restart_all(&mut self.nodes)
+        self.node(node)?.stop()?;
+        let kind = self.server.kind;
+        let others = running(&self.nodes);
+        eventually(|| kind.may_return(&self.nodes[node], &others))?;
+        let size = others.len() + 1;
+        self.nodes[node].restart()?;
+        self.wait_for_size(size)
     }
 
     /// Waits until every running node takes requests, has the others' data and sees exactly `size`
     /// nodes, including itself. Frozen nodes do not count as running.
     pub fn wait_for_size(&self, size: usize) -> Result<()> {
-        wait_for_size(group(self.server.cluster), &self.nodes, size)
+        wait_for_size(&self.nodes, size)
     }
 
-    fn node(&mut self, node: usize) -> Result<&mut Local> {
+    fn node(&mut self, node: usize) -> Result<&mut Node> {
         let count = self.nodes.len();
         let missing = || Error::setting(format!("there is no node {node}, only 0..{count}"));
         self.nodes.get_mut(node).ok_or_else(missing)
     }
 
-    /// Ends the nodes and removes all their files. Dropping does the same and ignores errors.
-    pub fn stop(mut self) -> Result<()> {
-        self.clear()
-    }
-
-    pub(crate) fn clear(&mut self) -> Result<()> {
+    fn clear(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_released, true) {
             return Ok(());
         }
-        let ended = match self.end_signal() {
-            Signal::Kill => self.kill_all(),
-            _ => self.pause_all(),
+        remove_container(self.folder.path());
+        let end = match self.end_signal() {
+            Signal::Kill => Node::kill,
+            _ => Node::stop,
         };
+        let ended = self.nodes.iter_mut().try_for_each(end);
         self.folder.remove();
         self.watchdog = None;
         ended
@@ -200,8 +147,8 @@ impl Cluster {
     /// Returns the signal for a server whose data is discarded: then no node has to wait until the
     /// others know that it leaves.
     pub(crate) fn end_signal(&self) -> Signal {
-        match self.server.cluster {
-            ClusterKind::Single => self.server.stop_signal,
+        match self.server.nodes {
+            1 => self.server.stop_signal,
             _ => Signal::Kill,
         }
     }
@@ -211,15 +158,16 @@ impl Cluster {
     }
 
     pub(crate) fn tls_url(&self) -> Option<String> {
-        self.nodes.first()?.site().tls_url()
+        self.nodes.first()?.tls_url()
     }
 
     pub(crate) fn ca_certificate(&self) -> Option<PathBuf> {
-        authority(self.nodes.first()?.folder().path())
+        let path = self.nodes.first()?.folder.path().join(AUTHORITY);
+        path.is_file().then_some(path)
     }
 
     pub(crate) fn identities(&self) -> Vec<Identity> {
-        self.nodes.iter().filter_map(Local::identity).collect()
+        self.nodes.iter().filter_map(Node::identity).collect()
     }
 
     /// Releases a detached cluster.
@@ -235,33 +183,46 @@ impl Drop for Cluster {
     }
 }
 
+/// Does the same as [`Cluster::wait_for_size`].
+pub(crate) fn wait_for_size(nodes: &[Node], size: usize) -> Result<()> {
+    let settled = eventually(|| nodes[0].server.kind.check(&running(nodes), size));
+    settled.map_err(|reason| {
+        let what = format!("the cluster did not become one of {size} nodes");
+        Error::failed(what).with_source(reason)
+    })
+}
+
+fn running(nodes: &[Node]) -> Vec<&Node> {
+    nodes.iter().filter(|node| node.is_running()).collect()
+}
+
+/// Retries until it succeeds, for a minute at most.
+pub(crate) fn eventually<T>(done: impl FnMut() -> Result<T>) -> Result<T> {
+    retry(TIME_TO_SETTLE, done)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::process::Command;
 
     use super::Cluster;
-    use crate::account::{Account, is_root};
+    use crate::folder::{Account, is_root};
+    use crate::node::Runner;
     use crate::server::Kind;
-    use crate::{Error, Options, Product, Result, Server, Site};
+    use crate::{Error, Options, Product, Result, Server};
 
-    /// Fails with its reason.
     #[derive(Debug)]
     struct Broken;
 
-    static BROKEN: Server = Server::new("broken", &Broken);
+    /// Fails with its reason.
+    static BROKEN: Server = Server {
+        programs: &["sh"],
+        files: &[("run", "id -u; echo the disk is on fire >&2; exit 3")],
+        arguments: "run",
+        ..Server::new("broken", &Broken)
+    };
 
     impl Kind for Broken {
-        fn command(&self, site: &Site<'_>) -> Command {
-            let mut command = site.command(&["sh"]);
-            command.args(["-c", "id -u; echo the disk is on fire >&2; exit 3"]);
-            command
-        }
-
-        fn url(&self, port: u16) -> String {
-            format!("broken://127.0.0.1:{port}")
-        }
-
         fn probe(&self, _url: &str, _programs: &Path) -> Result<Product> {
             Err(Error::failed("does not answer"))
         }
@@ -269,28 +230,15 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_start_shows_its_log_and_does_not_run_as_root() {
-        let started = Cluster::start(&BROKEN, Path::new("/bin"), &Options::new());
+        let runner = Runner::Programs("/bin".into());
+        let started = Cluster::start(&BROKEN, &runner, &Options::new());
         let error = started.unwrap_err().to_string();
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.contains("\n    the disk is on fire"), "{error}");
         if is_root() {
             let nobody = Account::first_of(&["nobody"]).unwrap().unwrap();
-            assert!(
-                error.contains(&format!("\n    {}\n", nobody.uid)),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn root_without_the_servers_account_learns_how_to_make_it() {
-        if is_root() {
-            let error = Account::first_of(&["idem-no-such-account"]).unwrap_err();
-            assert!(
-                error
-                    .to_string()
-                    .contains("useradd --system idem-no-such-account")
-            );
+            let line = format!("\n    {}\n", nobody.uid);
+            assert!(error.contains(&line), "{error}");
         }
     }
 }

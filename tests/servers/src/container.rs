@@ -1,190 +1,157 @@
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::path::Path;
+use std::process::Command;
 
-use serde::Deserialize;
+use crate::node::Node;
+use crate::server::{Image, words};
+use crate::tools::{ask, parse};
+use crate::watchdog::REMOVE;
+use crate::{Error, Product, Result, variable};
 
-use crate::error::Doing;
-use crate::folder::Folder;
-use crate::process::{Identity, wait_until};
-use crate::tools::run;
-use crate::watchdog::Watchdog;
-use crate::{Error, Lifetime, Product, Result, Server, Signal};
+/// The client programs, with the option that names an engine, and how they print its machine.
+const CLIENTS: &[(&[&str], &str, &str)] = &[
+    (&["docker"], "--host", "{{.Name}}"),
+    (&["podman", "--remote"], "--url", "{{.Host.Hostname}}"),
+];
 
-/// Names the program `idem-containers`; without it, cargo builds the program.
-const PROGRAM: &str = "IDEM_CONTAINERS_BIN";
-/// The image may have to be downloaded first.
-const TIME_TO_START: Duration = Duration::from_secs(600);
-const TIME_TO_STOP: Duration = Duration::from_secs(30);
-
-/// A server in a container, which `idem-containers` keeps for as long as it runs itself.
-#[derive(Debug)]
-pub(crate) struct Container {
-    url: String,
-    product: Product,
-    folder: Folder,
-    child: Option<Child>,
-    identity: Identity,
-    watchdog: Option<Watchdog>,
+/// A container engine, by the client program that reaches it.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine {
+    /// The program and its options.
+    client: Vec<String>,
+    /// The host at which it publishes ports.
+    address: String,
 }
 
-/// The line that the program prints when the database answers.
-#[derive(Debug, Deserialize)]
-struct Served {
-    url: String,
-    product: String,
-    version: Option<String>,
-}
-
-impl Container {
-    pub(crate) fn start(server: &'static Server, host: &str, lifetime: Lifetime) -> Result<Self> {
-        let program = program()?;
-        let name = server.name;
-        let folder = Folder::create(&format!("{name}-container"), None)?;
-        let inner = folder.within("0", None)?;
-        let child = spawn(&program, name, host, lifetime, &folder)?;
-        let mut container = Self {
-            url: String::new(),
-            product: Product::new(server.product, None),
-            identity: Identity::of(child.id()),
-            child: Some(child),
-            watchdog: None,
-            folder,
-        };
-        if lifetime == Lifetime::Scoped {
-            // The program itself would end with this process, but its folder would stay.
-            Watchdog::note(inner.path(), container.identity.pid)?;
-            let watchdog = Watchdog::start(container.folder.path(), Signal::Term)?;
-            container.watchdog = Some(watchdog);
+impl Engine {
+    /// Returns the engine that answers: the one that `DOCKER_HOST` names, if it is set, otherwise
+    /// the clients' own.
+    pub(crate) fn find() -> Result<Self> {
+        let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+        for (client, option, format) in CLIENTS {
+            let mut client = client.to_vec();
+            if !host.is_empty() {
+                client.extend([option, host.as_str()]);
+            }
+            let mut info = Command::new(client[0]);
+            info.args(&client[1..]).args(["info", "--format", format]);
+            let name = ask(&mut info, "").unwrap_or_default();
+            if name.trim().is_empty() {
+                continue;
+            }
+            return Ok(Self {
+                client: client.into_iter().map(Into::into).collect(),
+                address: address(&host, name.trim())?,
+            });
         }
-        let line = container.first_line().unwrap_or_default();
-        let served: Served = serde_json::from_str(&line).map_err(|_| {
-            let log = container.folder.log_tail();
-            Error::failed(format!("no container of {name} on {host}:{log}"))
-        })?;
-        container.url = served.url;
-        container.product = Product::new(&served.product, served.version.as_deref());
-        Ok(container)
+        let what = "no container engine answers `docker info` or `podman --remote info`";
+        Err(Error::missing(what))
     }
 
-    /// Reads the first line on a separate thread, so that it can have a deadline.
-    fn first_line(&mut self) -> Option<String> {
-        let output = self.child.as_mut()?.stdout.take()?;
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            let _ = BufReader::new(output).read_line(&mut line);
-            let _ = sender.send(line);
-        });
-        receiver.recv_timeout(TIME_TO_START).ok()
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.client[0]);
+        command.args(&self.client[1..]);
+        command
     }
 
-    pub(crate) fn product(&self) -> &Product {
-        &self.product
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    pub(crate) fn identity(&self) -> Identity {
-        self.identity
-    }
-
-    pub(crate) fn release(&mut self) {
-        self.child = None;
-    }
-
-    /// Ends `idem-containers`, which removes the container.
-    pub(crate) fn clear(&mut self) -> Result<()> {
-        let Some(mut child) = self.child.take() else {
-            return Ok(());
-        };
-        drop(child.stdin.take());
-        self.identity.signal(Signal::Term);
-        let ended = wait_until(TIME_TO_STOP, || !matches!(child.try_wait(), Ok(None)));
-        if !ended {
-            let _ = child.kill();
-            let _ = child.wait();
+    /// Returns the command that runs a server in a container, until that is removed.
+    pub(crate) fn run(&self, node: &Node) -> Result<Command> {
+        let image = image(node)?;
+        let name = name(node);
+        let quoted = self.client.iter().map(|word| format!("'{word}'"));
+        let client = quoted.collect::<Vec<_>>().join(" ");
+        let remove = format!("{client} rm --force --volumes {name}\n");
+        node.folder.write(REMOVE, &remove)?;
+        let is_here = self.address == "127.0.0.1";
+        let interface = if is_here { "127.0.0.1" } else { "0.0.0.0" };
+        let port = format!("{interface}:{}:{}", node.port(0), image.port);
+        let mut command = self.command();
+        command.args(["run", "--rm", "--name", &name, "--publish", &port]);
+        for (name, value) in image.environment {
+            command.arg("--env").arg(format!("{name}={value}"));
         }
-        self.folder.remove();
-        self.watchdog = None;
-        if ended {
-            Ok(())
-        } else {
-            Err(Error::failed("a container was not removed in time"))
+        if let Some(variable) = image.licence {
+            command.args(["--env", variable]);
+        }
+        let server = node.server;
+        let other = std::env::var(variable(server.name, "IMAGE")).unwrap_or_default();
+        let reference = Some(other.as_str()).filter(|other| !other.is_empty());
+        command.arg(reference.unwrap_or(image.default));
+        command
+            .args(image.arguments)
+            .args(words(server.options))
+            .args(words(server.fast));
+        node.folder.settle(&mut command);
+        Ok(command)
+    }
+
+    /// Runs the image's client program in the container: a port may take connections before the
+    /// server does, and a machine may not have the program.
+    pub(crate) fn probe(&self, node: &Node) -> Result<Product> {
+        let question = image(node)?.question;
+        if question.is_empty() {
+            return node.server.probe(&node.url());
+        }
+        let mut command = self.command();
+        let printed = ask(command.args(["exec", &name(node)]).args(question), "")?;
+        let product = Product::returned(node.server.product, &printed);
+        match product.version {
+            Some(_) => Ok(product),
+            None => Err(Error::failed("the server does not say its version yet")),
         }
     }
 }
 
-impl Drop for Container {
-    fn drop(&mut self) {
-        let _ = self.clear();
+/// Returns the container's name: that of the server's folder.
+fn name(node: &Node) -> String {
+    let folder = node.folder.path().parent().and_then(Path::file_name);
+    folder.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn image(node: &Node) -> Result<Image> {
+    let product = node.server.product;
+    let missing = || Error::missing(format!("there is no container image of {product}"));
+    node.server.image.ok_or_else(missing)
+}
+
+/// Checks that the user has accepted the image's licence. The container gets the variable, too.
+pub(crate) fn check_licence(image: &Image) -> Result<()> {
+    let is_accepted = |variable: &str| std::env::var(variable).is_ok_and(|value| value == "Y");
+    match image.licence.filter(|variable| !is_accepted(variable)) {
+        Some(variable) => Err(Error::missing(format!(
+            "the licence of its image is not accepted ({variable}=Y does so)"
+        ))),
+        None => Ok(()),
     }
 }
 
-fn spawn(
-    program: &Path,
-    name: &str,
-    host: &str,
-    lifetime: Lifetime,
-    folder: &Folder,
-) -> Result<Child> {
-    let log = File::create(folder.log()).doing(|| "cannot write the container's log".into())?;
-    let mut command = Command::new(program);
-    command.args(["serve", name]).env("DOCKER_HOST", host);
-    command.stdout(Stdio::piped()).stderr(log);
-    match lifetime {
-        // The program ends when the pipe closes, that is, with this process.
-        Lifetime::Scoped => command.stdin(Stdio::piped()),
-        Lifetime::Detached => command.arg("--stay").stdin(Stdio::null()),
-    };
-    let child = command.process_group(0).spawn();
-    child.doing(|| "cannot run idem-containers".into())
-}
-
-/// Returns the program, and builds it only when an engine answers, because testcontainers is a
-/// large dependency.
-fn program() -> Result<PathBuf> {
-    if let Some(program) = std::env::var_os(PROGRAM) {
-        return Ok(program.into());
+/// Returns the host at which an engine on the machine of that name publishes ports. In a container,
+/// an engine at a local socket is either within the same container, and has its host name, or
+/// outside, where this process cannot reach ports of 127.0.0.1.
+fn address(docker_host: &str, machine: &str) -> Result<String> {
+    if !docker_host.is_empty() && !docker_host.starts_with("unix:") {
+        let host = parse(docker_host)?;
+        return Ok(host.host_str().unwrap_or("127.0.0.1").into());
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", "idem-containers"]);
-    build.arg("--message-format=json");
-    let built = run(build.current_dir(env!("CARGO_MANIFEST_DIR")))?;
-    let found = built.lines().rev().find_map(executable);
-    found.ok_or_else(|| Error::failed("cargo names no idem-containers"))
-}
-
-fn executable(line: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(line).ok()?;
-    if message["target"]["name"] != "idem-containers" {
-        return None;
+    let marks = ["/.dockerenv", "/run/.containerenv"];
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if marks.iter().any(|mark| Path::new(mark).exists()) && machine != own.trim() {
+        let what = "the container engine runs outside of the container of this process";
+        return Err(Error::missing(what));
     }
-    message["executable"].as_str().map(PathBuf::from)
+    Ok("127.0.0.1".into())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::executable;
+    use super::address;
 
     #[test]
-    fn the_program_is_found_in_cargos_messages() {
-        let line =
-            r#"{"target":{"name":"idem-containers"},"executable":"/t/debug/idem-containers"}"#;
-        let found = executable(line).unwrap();
-        assert_eq!(found.to_str(), Some("/t/debug/idem-containers"));
-        let other = r#"{"target":{"name":"serde"},"executable":null}"#;
-        assert_eq!(executable(other), None);
+    fn an_engine_on_another_machine_publishes_ports_there() {
+        let found = address("tcp://build:2375", "build-7").unwrap();
+        assert_eq!(found, "build");
     }
 }

@@ -1,11 +1,48 @@
+use std::fmt;
 use std::path::PathBuf;
 
-use crate::container::Container;
-use crate::engine::candidates;
-use crate::server::Tls;
-use crate::{
-    Cluster, Error, ErrorKind, Instance, Options, Result, Server, Source, Transport, engine, server,
-};
+use serde::{Deserialize, Serialize};
+
+use crate::container::{Engine, check_licence};
+use crate::node::Runner;
+use crate::server::Setting;
+use crate::{Cluster, Error, ErrorKind, Instance, Options, Result, Server, Transport, server};
+
+/// The sources of a server, in the order of the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A URL in the environment: an existing server, which is never stopped here.
+    Env,
+    /// A private container.
+    Container,
+    /// Programs that were already on this machine.
+    Local,
+    /// Programs installed on demand from the distribution's packages.
+    Packages,
+}
+
+impl Source {
+    const VARIABLE: &'static str = "IDEM_SERVER_SOURCE";
+
+    /// Every source, in the order of the search.
+    const ORDER: [Self; 4] = [Self::Env, Self::Container, Self::Local, Self::Packages];
+
+    fn named(text: &str) -> Result<Self> {
+        let mut known = Self::ORDER.into_iter();
+        let found = known.find(|source| source.to_string() == text);
+        found.ok_or_else(|| {
+            let known = Self::ORDER.map(|source| source.to_string()).join(", ");
+            Error::setting(format!("{}={text}: it is one of {known}", Self::VARIABLE))
+        })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{self:?}").to_lowercase())
+    }
+}
 
 /// Starts a private server, from programs on this machine or from packages: for tests that kill it,
 /// or that need special options.
@@ -65,8 +102,12 @@ impl Finder {
     ///
     /// An error when that variable names no source.
     pub fn from_env() -> Result<Self> {
-        let forced = Source::forced()?;
-        Ok(forced.map_or_else(Self::new, |source| Self::new().with_sources(&[source])))
+        match std::env::var(Source::VARIABLE) {
+            Ok(text) if !text.is_empty() => {
+                Source::named(&text).map(|source| Self::new().with_sources(&[source]))
+            }
+            _ => Ok(Self::new()),
+        }
     }
 
     /// Uses only these sources, in this order.
@@ -117,7 +158,7 @@ impl Finder {
         Err(Error::missing(format!(
             "no {name}: {}. {}, or set {}",
             tried.join("; "),
-            server.kind.advice(server),
+            server.advice(),
             server.url_variable(),
         )))
     }
@@ -125,15 +166,15 @@ impl Finder {
     /// Refuses options that the server does not support.
     fn check(&self, server: &Server) -> Result<()> {
         let name = server.name;
-        if let (false, Some((setting, _))) = (server.takes_settings, self.options.settings.first())
+        if let (Setting::Refused, Some((setting, _))) =
+            (server.setting, self.options.settings.first())
         {
             let what = format!("{name} takes no settings (here: {setting})");
             return Err(Error::setting(what));
         }
-        if (server.tls, self.options.transport) == (Tls::No, Transport::Tls) {
-            return Err(Error::setting(format!(
-                "{name} is started without TLS only"
-            )));
+        if server.tls.is_none() && self.options.transport == Transport::Tls {
+            let what = format!("{name} is started without TLS only");
+            return Err(Error::setting(what));
         }
         Ok(())
     }
@@ -145,14 +186,15 @@ impl Finder {
             return Err(Error::missing(what));
         }
         match source {
-            Source::Env => from_environment(server),
-            Source::Container => self.in_container(server),
-            Source::Local => self.by_programs(server, source),
-            Source::Packages => {
-                server.kind.install(server, self.progress)?;
-                self.by_programs(server, source)
-            }
+            Source::Env => return from_environment(server),
+            Source::Container => return self.in_container(server),
+            Source::Local => {}
+            Source::Packages => server.kind.install(server, self.progress)?,
         }
+        let programs = programs(server)?;
+        let runs = server.in_folder(&programs);
+        let cluster = Cluster::start(runs, &Runner::Programs(programs), &self.options)?;
+        Ok(Instance::own(server, source, cluster))
     }
 
     fn in_container(&self, server: &'static Server) -> Result<Instance> {
@@ -161,25 +203,15 @@ impl Finder {
             let what = format!("there is no container image of {product}");
             return Err(Error::missing(what));
         };
-        let Some(host) = engine() else {
-            let hosts = candidates(&|name| std::env::var(name).ok()).join(", ");
-            return Err(Error::missing(format!(
-                "no container engine answers ({hosts})"
-            )));
-        };
-        image.licence()?;
-        (self.progress)(&format!("starting a container of {product} on {host}"));
-        Container::start(server, &host, self.options.lifetime)
-            .map(|container| Instance::container(server, container))
+        let engine = Engine::find()?;
+        check_licence(&image)?;
+        (self.progress)(&format!("starting a container of {product}"));
+        Cluster::start(server, &Runner::Engine(engine), &self.options)
+            .map(|cluster| Instance::own(server, Source::Container, cluster))
             .map_err(|error| {
                 (self.progress)(&format!("{error:?}"));
                 Error::missing("its container did not start").with_source(error)
             })
-    }
-
-    fn by_programs(&self, server: &'static Server, source: Source) -> Result<Instance> {
-        Cluster::start(server, &programs(server)?, &self.options)
-            .map(|cluster| Instance::own(server, source, cluster))
     }
 }
 
@@ -195,18 +227,25 @@ fn from_environment(server: &'static Server) -> Result<Instance> {
 }
 
 fn programs(server: &Server) -> Result<PathBuf> {
-    let variable = server.programs_variable();
-    let named = std::env::var_os(&variable).filter(|folder| !folder.is_empty());
-    let Some(folder) = named.map(PathBuf::from) else {
-        let what = format!("no programs of {} on this machine", server.product);
-        return server.programs().ok_or_else(|| Error::missing(what));
-    };
+    let missing = format!("no programs of {} on this machine", server.product);
+    let folder = server.programs().ok_or_else(|| Error::missing(missing))?;
     if folder.is_absolute() && folder.is_dir() {
         return Ok(folder);
     }
-    let what = format!(
-        "{variable}={}: not an absolute path of a folder",
-        folder.display()
-    );
+    let (variable, folder) = (server.programs_variable(), folder.display());
+    let what = format!("{variable}={folder}: not an absolute path of a folder");
     Err(Error::setting(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+
+    #[test]
+    fn an_unknown_source_is_refused_with_the_known_ones() {
+        assert_eq!(Source::named("local").unwrap(), Source::Local);
+        let error = Source::named("docker").unwrap_err().to_string();
+        let known = "env, container, local, packages";
+        assert!(error.ends_with(known), "{error}");
+    }
 }

@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 
-use crate::container::Container;
-use crate::{Cluster, Error, Product, Record, Result, Server, Signal, Source};
+use crate::{Cluster, Error, Product, Record, Result, Server, Source};
 
 /// A running server. Dropping it ends a private server, except when it is detached.
 #[derive(Debug)]
@@ -10,15 +9,8 @@ pub struct Instance {
     source: Source,
     url: String,
     product: Product,
-    body: Body,
-}
-
-#[derive(Debug)]
-enum Body {
-    /// A server from the environment.
-    Remote,
-    Own(Box<Cluster>),
-    Container(Container),
+    /// The processes of a private server.
+    cluster: Option<Cluster>,
 }
 
 impl Instance {
@@ -28,7 +20,7 @@ impl Instance {
             source: Source::Env,
             url,
             product,
-            body: Body::Remote,
+            cluster: None,
         }
     }
 
@@ -38,17 +30,7 @@ impl Instance {
             source,
             url: cluster.urls(),
             product: cluster.product().clone(),
-            body: Body::Own(Box::new(cluster)),
-        }
-    }
-
-    pub(crate) fn container(server: &'static Server, container: Container) -> Self {
-        Self {
-            server,
-            source: Source::Container,
-            url: container.url().to_owned(),
-            product: container.product().clone(),
-            body: Body::Container(container),
+            cluster: Some(cluster),
         }
     }
 
@@ -81,104 +63,74 @@ impl Instance {
     /// [`Transport::Tls`](crate::Transport::Tls). The server's own certificate is for `localhost`
     /// and 127.0.0.1.
     pub fn ca_certificate(&self) -> Option<PathBuf> {
-        self.cluster()?.ca_certificate()
+        self.cluster.as_ref()?.ca_certificate()
     }
 
     /// Returns the URL for TLS clients of a server that was started with
     /// [`Transport::Tls`](crate::Transport::Tls) and cannot speak TLS on the port of
     /// [`url`](Self::url): `rediss://localhost:…`.
     pub fn tls_url(&self) -> Option<String> {
-        self.cluster()?.tls_url()
+        self.cluster.as_ref()?.tls_url()
     }
 
-    /// Kills every process of the server with SIGKILL. Only a private server can be killed.
+    /// Kills every process of the server with SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// An error, as for the following methods, when the server is not private, or a cluster.
     pub fn kill(&mut self) -> Result<()> {
-        self.cluster_mut()?.kill_all()
+        self.single()?.kill(0)
     }
 
     /// Restarts the server, on the same data and port, stopping it first if it runs, and waits
-    /// until it answers. Only a private server can be restarted.
+    /// until it answers.
     pub fn restart(&mut self) -> Result<()> {
-        let cluster = self.cluster_mut()?;
-        cluster.pause_all()?;
-        cluster.restart_all()
-    }
-
-    /// Ends the server at once, without waiting for its clients, and keeps its data for
-    /// [`restart`](Self::restart).
-    pub fn pause(&mut self) -> Result<()> {
-        self.cluster_mut()?.pause_all()
+        self.single()?.restart(0)
     }
 
     /// Freezes every process of the server (SIGSTOP): it keeps its port, its connections and its
     /// data, accepts new connections and answers nothing. A frozen server can be killed, restarted
     /// and dropped.
     pub fn freeze(&mut self) -> Result<()> {
-        self.cluster_mut().map(Cluster::freeze_all)
+        self.single()?.freeze(0)
     }
 
     /// Lets a frozen server continue.
     pub fn thaw(&mut self) -> Result<()> {
-        self.cluster_mut().map(Cluster::thaw_all)
+        self.single()?.thaw(0)
     }
 
     /// Returns the cluster, whose nodes can be killed one by one; `None` for a server that is not
     /// private.
     pub fn into_cluster(self) -> Option<Cluster> {
-        match self.body {
-            Body::Own(cluster) => Some(*cluster),
-            _ => None,
-        }
-    }
-
-    /// Ends the server and removes all its files. Dropping does the same and ignores errors.
-    pub fn stop(mut self) -> Result<()> {
-        match &mut self.body {
-            Body::Remote => Ok(()),
-            Body::Own(cluster) => cluster.clear(),
-            Body::Container(container) => container.clear(),
-        }
+        self.cluster
     }
 
     /// Lets a detached server continue to run; the record is the way to stop it. Returns `None` for
     /// a server in the environment, which the caller must not stop.
-    pub fn detach(mut self) -> Option<Record> {
-        let (processes, folder, signal) = match &mut self.body {
-            Body::Remote => return None,
-            Body::Own(cluster) => {
-                cluster.release();
-                (cluster.identities(), cluster.folder(), cluster.end_signal())
-            }
-            Body::Container(container) => {
-                container.release();
-                (vec![container.identity()], container.folder(), Signal::Term)
-            }
-        };
+    pub fn detach(self) -> Option<Record> {
+        let mut cluster = self.cluster?;
+        cluster.release();
         Some(Record {
             name: self.server.name.into(),
             url: self.url,
             product: self.product,
             source: self.source,
-            processes,
-            signal,
-            folder: folder.into(),
+            processes: cluster.identities(),
+            signal: cluster.end_signal(),
+            folder: cluster.folder().into(),
         })
     }
 
-    fn cluster(&self) -> Option<&Cluster> {
-        match &self.body {
-            Body::Own(cluster) => Some(cluster),
-            _ => None,
-        }
-    }
-
-    fn cluster_mut(&mut self) -> Result<&mut Cluster> {
-        match &mut self.body {
-            Body::Own(cluster) => Ok(cluster),
-            _ => Err(Error::failed(format!(
-                "{} from {} cannot be killed or restarted",
-                self.url, self.source
-            ))),
-        }
+    /// A killed client program would leave its container.
+    fn single(&mut self) -> Result<&mut Cluster> {
+        let (url, source) = (&self.url, self.source);
+        let refused = || format!("{url} from {source} cannot be killed or restarted");
+        let cluster = self
+            .cluster
+            .as_mut()
+            .filter(|_| source != Source::Container);
+        let single = cluster.filter(|cluster| cluster.nodes() == 1);
+        single.ok_or_else(|| Error::failed(refused()))
     }
 }

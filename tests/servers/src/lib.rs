@@ -35,18 +35,13 @@
 //! Each database has one file: describe it as a [`Server`] and add a line to the table in
 //! `servers.rs`.
 
-mod account;
-mod certificate;
 mod cluster;
 mod container;
-mod engine;
 mod error;
 mod finder;
 mod folder;
 mod galera;
-mod group;
 mod instance;
-mod local;
 mod mariadb;
 mod mongo;
 mod mssql;
@@ -65,8 +60,6 @@ mod secantus;
 mod sentinel;
 mod server;
 mod servers;
-mod site;
-mod source;
 mod state;
 mod tools;
 mod unpacked;
@@ -74,17 +67,13 @@ mod valkey;
 mod watchdog;
 
 pub use cluster::Cluster;
-pub use engine::engine;
 pub use error::{Error, ErrorKind, Result};
-pub use finder::{Finder, start_private, start_private_cluster};
+pub use finder::{Finder, Source, start_private, start_private_cluster};
 pub use instance::Instance;
 pub use options::{Durability, Lifetime, Options, Transport};
 pub use packages::{install, is_installed};
 pub use process::{Identity, Signal};
 pub use sentinel::RedisSentinel;
-pub use server::{Image, Product, Server, variable};
+pub use server::{Product, Server, variable};
 pub use servers::{server, servers};
-pub use source::Source;
 pub use state::{Record, State, missing_reason, url_for};
-
-pub(crate) use site::Site;

@@ -1,11 +1,9 @@
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::certificate::{self, option};
-use crate::server::{Kind, Tls};
-use crate::tools::{ask, decoded, parse, run, tool};
-use crate::{Durability, Image, Product, Result, Server, Site};
+use crate::server::{Image, Kind, Tls};
+use crate::tools::{ask, decoded, parse, tool};
+use crate::{Product, Result, Server};
 
 /// The accounts of every server with MySQL's protocol: user and database `idem`, password `idem`.
 /// One statement per line. An anonymous user at `localhost` would take precedence over one at `%`,
@@ -22,12 +20,35 @@ GRANT ALL PRIVILEGES ON *.* TO 'idem'@'127.0.0.1' WITH GRANT OPTION;
 ";
 
 /// MariaDB: user `idem` with every privilege, password `idem`, database `idem`.
-pub(crate) static SERVER: Server = Server {
+pub(crate) const SERVER: Server = Server {
     product: "MariaDB",
     packages: &["mariadb-server"],
     programs: &["mariadbd"],
     accounts: &["mysql"],
-    tls: Tls::SamePort,
+    url: "mysql://idem:idem@127.0.0.1:{port}/idem",
+    files: &[("accounts.sql", ACCOUNTS)],
+    // A separate `tmpdir`: each starting server removes the temporary tables that it finds, even
+    // those of other servers.
+    setup: &["mariadb-install-db --no-defaults \
+             --auth-root-authentication-method=normal --skip-test-db \
+             --skip-name-resolve --innodb-flush-method=nosync \
+             --datadir={folder}/data --tmpdir={folder} \
+             --extra-file={folder}/accounts.sql"],
+    // `--no-defaults` has to come first.
+    arguments: "--no-defaults --datadir={folder}/data --tmpdir={folder} \
+                --pid-file={folder}/server-pid --socket={folder}/s \
+                --bind-address=127.0.0.1 --port={port}",
+    options: "--max-connections=500 --skip-log-bin",
+    // 2: written at each commit, so that it survives a kill of the process, and never forced to
+    // disk.
+    fast: "--innodb-flush-log-at-trx-commit=2 --innodb-flush-method=nosync \
+           --innodb-buffer-pool-size=64M --innodb-log-file-size=32M",
+    durable: "--innodb-buffer-pool-size=1G --innodb-log-file-size=1G",
+    tls: Some(Tls {
+        arguments: "--ssl-ca={folder}/ca.crt --ssl-cert={folder}/server.crt \
+                    --ssl-key={folder}/server.key",
+        scheme: None,
+    }),
     image: Some(Image {
         environment: &[
             ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),
@@ -38,8 +59,9 @@ pub(crate) static SERVER: Server = Server {
             "sh",
             "-c",
             "printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && \
-             exec docker-entrypoint.sh mariadbd --max-connections=500 --skip-log-bin \
-             --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=2",
+             exec docker-entrypoint.sh \"$@\"",
+            "sh",
+            "mariadbd",
         ],
         question: &[
             "mariadb",
@@ -57,111 +79,32 @@ pub(crate) static SERVER: Server = Server {
 struct MariaDb;
 
 impl Kind for MariaDb {
-    fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        make_data(site)?;
-        certificate::make(site)
-    }
-
-    fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = site.command(&["mariadbd"]);
-        command.args(settings(site)).arg("--skip-log-bin");
-        command
-    }
-
-    fn url(&self, port: u16) -> String {
-        url(port)
-    }
-
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        probe("MariaDB", url, programs)
+        probe(SERVER.product, url, programs)
     }
-}
-
-/// Returns the URL for clients of a server that speaks MySQL's protocol.
-pub(crate) fn url(port: u16) -> String {
-    format!("mysql://idem:idem@127.0.0.1:{port}/idem")
 }
 
 /// Returns the server at `url`, by its version.
 pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
     let url = parse(url)?;
     let mut client = client(programs);
+    client.arg("--protocol=tcp");
     client.arg(format!("--host={}", url.host_str().unwrap_or("localhost")));
     client.arg(format!("--port={}", url.port().unwrap_or(3306)));
     if let Some(user) = decoded(Some(url.username())) {
         client.arg(format!("--user={user}"));
     }
     client.env("MYSQL_PWD", decoded(url.password()).unwrap_or_default());
-    let version = ask(
-        client.args(["--protocol=tcp", "--execute=SELECT version()"]),
-        "",
-    )?;
+    let version = ask(client.arg("--execute=SELECT version()"), "")?;
     Ok(Product::returned(product, &version))
 }
 
 /// Returns the client program of MariaDB or MySQL, which prints values without column names.
 pub(crate) fn client(programs: &Path) -> Command {
     let mut client = tool(programs, &["mariadb", "mysql"]);
-    client.args([
-        "--no-defaults",
-        "--connect-timeout=5",
-        "--batch",
-        "--skip-column-names",
-    ]);
+    client.args(["--no-defaults", "--connect-timeout=5"]);
+    client.args(["--batch", "--skip-column-names"]);
     client
-}
-
-/// Creates a data folder with the accounts in it.
-pub(crate) fn make_data(site: &Site<'_>) -> Result<()> {
-    let accounts = site.write("accounts.sql", ACCOUNTS)?;
-    let mut install = site.command(&["mariadb-install-db"]);
-    install.args([
-        "--no-defaults",
-        "--auth-root-authentication-method=normal",
-        "--skip-test-db",
-        "--skip-name-resolve",
-        "--innodb-flush-method=nosync",
-    ]);
-    install.arg(option("datadir", &site.path("data")));
-    // A separate folder: each starting server removes the temporary tables that it finds, even
-    // those of other servers.
-    install.arg(option("tmpdir", site.folder));
-    run(install.arg(option("extra-file", &accounts))).map(drop)
-}
-
-/// Returns the settings of every MariaDB. `--no-defaults` has to come first.
-pub(crate) fn settings(site: &Site<'_>) -> Vec<OsString> {
-    let mut settings = vec![
-        "--no-defaults".into(),
-        option("datadir", &site.path("data")),
-        "--bind-address=127.0.0.1".into(),
-        "--max-connections=500".into(),
-    ];
-    settings.extend(places(site));
-    let durability: &[&str] = match site.options.durability {
-        // 2: written at each commit, so that it survives a kill of the process, and never forced to
-        // disk.
-        Durability::Fast => &[
-            "--innodb-flush-log-at-trx-commit=2",
-            "--innodb-flush-method=nosync",
-            "--innodb-buffer-pool-size=64M",
-            "--innodb-log-file-size=32M",
-        ],
-        Durability::Durable => &["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"],
-    };
-    settings.extend(durability.iter().map(Into::into));
-    settings.extend(certificate::options(site));
-    settings
-}
-
-/// Returns port, socket and files of a running server that speaks MySQL's protocol.
-pub(crate) fn places(site: &Site<'_>) -> [OsString; 4] {
-    [
-        format!("--port={}", site.port).into(),
-        option("socket", &site.path("s")),
-        option("tmpdir", site.folder),
-        option("pid-file", &site.path("server-pid")),
-    ]
 }
 
 #[cfg(test)]

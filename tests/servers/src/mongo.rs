@@ -1,28 +1,35 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use bson::{Document, doc};
 
 use crate::error::Doing;
-use crate::group::eventually;
-use crate::server::Kind;
-use crate::tools::{connect, find, holds};
-use crate::{Durability, Error, Image, Product, Result, Server, Site, secantus};
+use crate::node::Node;
+use crate::server::{Image, Kind};
+use crate::tools::connect;
+use crate::{Error, Product, Result, Server, secantus};
 
-const PROGRAM: &str = "mongod";
 const PORT: u16 = 27017;
-const REPLICA_SET: &str = "idem";
+/// Connects to that node only: the members of a set may use names that a client cannot reach, as
+/// with the port of a container.
+pub(crate) const URL: &str = "mongodb://127.0.0.1:{port}/?directConnection=true";
 
 /// MongoDB as a replica set of one, because of transactions; no login. If neither an image nor a
 /// `mongod` is available, a server that speaks its protocol is built from the Rust registry: the
-/// product says which one answers.
-pub(crate) static SERVER: Server = Server {
+/// product says which one answers. Every commit is in the journal at once if the client requests
+/// that, whatever the durability.
+pub(crate) const SERVER: Server = Server {
     product: "MongoDB",
+    programs: &["mongod"],
+    stand_in: Some(&secantus::SERVER),
     accounts: &["mongodb", "nobody"],
+    url: URL,
+    arguments: "--bind_ip 127.0.0.1 --nounixsocket --port {port} --dbpath {folder}/data",
+    options: "--replSet idem --wiredTigerCacheSizeGB 0.25",
+    fast: "--journalCommitInterval 500",
     image: Some(Image {
-        arguments: &["--replSet", REPLICA_SET, "--bind_ip_all"],
+        arguments: &["--bind_ip_all"],
         question: &[
             "mongosh",
             "--quiet",
@@ -37,45 +44,11 @@ pub(crate) static SERVER: Server = Server {
 };
 
 #[derive(Debug)]
-struct MongoDb;
+pub(crate) struct MongoDb;
 
 impl Kind for MongoDb {
-    fn programs(&self, _server: &Server) -> Option<PathBuf> {
-        find(&[PROGRAM]).or_else(secantus::programs)
-    }
-
     fn install(&self, _server: &Server, progress: fn(&str)) -> Result<()> {
         secantus::install(progress)
-    }
-
-    fn advice(&self, _server: &Server) -> String {
-        format!("Put a `{PROGRAM}` on `$PATH`")
-    }
-
-    fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        site.make_folder("data")
-    }
-
-    /// Every commit is in the journal at once if the client requests that, whatever the durability.
-    fn command(&self, site: &Site<'_>) -> Command {
-        if !holds(site.programs, &[PROGRAM]) {
-            return secantus::command(site);
-        }
-        let mut command = site.command(&[PROGRAM]);
-        command.args(["--bind_ip", "127.0.0.1", "--nounixsocket"]);
-        command.args(["--port", &site.port.to_string()]);
-        command.args(["--replSet", REPLICA_SET, "--wiredTigerCacheSizeGB", "0.25"]);
-        command.arg("--dbpath").arg(site.path("data"));
-        if site.options.durability == Durability::Fast {
-            command.args(["--journalCommitInterval", "500"]);
-        }
-        command
-    }
-
-    /// Connects to that node only: the members of a set may use names that a client cannot reach,
-    /// as with the port of a container.
-    fn url(&self, port: u16) -> String {
-        format!("mongodb://127.0.0.1:{port}/?directConnection=true")
     }
 
     /// For a server that requires TLS, or is known only by DNS, this finds nothing else.
@@ -95,29 +68,21 @@ impl Kind for MongoDb {
         Ok(product.unwrap_or(unknown))
     }
 
-    /// The server answers before it takes writes.
-    fn is_ready(&self, site: &Site<'_>) -> Result<()> {
-        let state = hello(site)?;
-        if is(&state, "isWritablePrimary") || is(&state, "isreplicaset") {
+    /// The server answers before it takes writes. A `mongod` waits for the command that makes it a
+    /// replica set.
+    fn is_ready(&self, node: &Node) -> Result<()> {
+        let mut stream = connect(&node.url(), PORT)?;
+        let state = ask(&mut stream, doc! { "hello": 1 })?;
+        let is = |flag| state.get_bool(flag).unwrap_or(false);
+        if is("isWritablePrimary") {
             return Ok(());
         }
-        Err(Error::failed("the node is not the primary"))
-    }
-
-    /// A `mongod` waits for the command that makes it a replica set.
-    fn welcome(&self, site: &Site<'_>) -> Result<()> {
-        if is(&hello(site)?, "isreplicaset") {
-            let host = format!("127.0.0.1:{}", site.port);
-            let set = doc! { "_id": REPLICA_SET, "members": [{ "_id": 0, "host": host }] };
-            ask(
-                &mut connect(&site.url(), PORT)?,
-                doc! { "replSetInitiate": set },
-            )?;
+        if is("isreplicaset") {
+            let host = format!("127.0.0.1:{}", node.port(0));
+            let set = doc! { "_id": "idem", "members": [{ "_id": 0, "host": host }] };
+            ask(&mut stream, doc! { "replSetInitiate": set })?;
         }
-        eventually(|| match is(&hello(site)?, "isWritablePrimary") {
-            true => Ok(()),
-            false => Err(Error::failed("the node does not become the primary")),
-        })
+        Err(Error::failed("the node is not the primary"))
     }
 }
 
@@ -129,17 +94,9 @@ fn first_host(url: &str) -> &str {
 /// A secantusd names itself, beside the version of the MongoDB that it follows.
 fn named_in(returned: &Document) -> Option<Product> {
     let secantus = returned.get_str("secantusVersion").ok();
-    let secantus = secantus.map(|version| Product::new(secantus::PRODUCT, Some(version)));
+    let secantus = secantus.map(|version| Product::new(secantus::SERVER.product, Some(version)));
     let version = returned.get_str("version").ok();
     secantus.or_else(|| version.map(|version| Product::new(SERVER.product, Some(version))))
-}
-
-fn hello(site: &Site<'_>) -> Result<Document> {
-    ask(&mut connect(&site.url(), PORT)?, doc! { "hello": 1 })
-}
-
-fn is(state: &Document, flag: &str) -> bool {
-    state.get_bool(flag).unwrap_or(false)
 }
 
 /// Runs one command on the database `admin`: one document in a frame. MongoDB's shell is in no

@@ -1,20 +1,22 @@
 use std::path::Path;
-use std::process::Command;
 
-use crate::server::Kind;
+use crate::server::{Image, Kind};
 use crate::tools::connect;
-use crate::{Image, Product, Result, Server, Site};
+use crate::{Product, Result, Server};
 
 const PORT: u16 = 1433;
-/// The image refuses a weaker password.
-const PASSWORD: &str = "Idem_Tests_1";
 
 /// Microsoft SQL Server: user `sa`, database `master`. It comes only from a container or the
-/// environment: no distribution has a package, and the user has to accept its licence.
-pub(crate) static SERVER: Server = Server {
+/// environment: no distribution has a package, and the user has to accept its licence. It signs its
+/// certificate itself. The image refuses a weaker password.
+pub(crate) const SERVER: Server = Server {
     product: "SQL Server",
+    url: "mssql://sa:Idem_Tests_1@127.0.0.1:{port}/master?trust_cert=true",
     image: Some(Image {
-        environment: &[("MSSQL_SA_PASSWORD", PASSWORD), ("MSSQL_PID", "Developer")],
+        environment: &[
+            ("MSSQL_SA_PASSWORD", "Idem_Tests_1"),
+            ("MSSQL_PID", "Developer"),
+        ],
         question: &[
             "sh",
             "-c",
@@ -31,20 +33,6 @@ pub(crate) static SERVER: Server = Server {
 struct SqlServer;
 
 impl Kind for SqlServer {
-    fn advice(&self, _server: &Server) -> String {
-        "Run a container engine and accept the licence of its image with `ACCEPT_EULA=Y`".into()
-    }
-
-    /// Never called: there are no programs.
-    fn command(&self, site: &Site<'_>) -> Command {
-        site.command(&["sqlservr"])
-    }
-
-    /// The server signs its certificate itself.
-    fn url(&self, port: u16) -> String {
-        format!("mssql://sa:{PASSWORD}@127.0.0.1:{port}/master?trust_cert=true")
-    }
-
     /// Checks that it takes connections. Only clients with a login can read its version.
     fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
         connect(url, PORT)?;

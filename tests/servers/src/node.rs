@@ -1,41 +1,390 @@
-use crate::Result;
-use crate::port::Reservation;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
-/// One node of a Galera cluster.
+use crate::container::Engine;
+use crate::error::Doing;
+use crate::folder::Folder;
+use crate::port::Reservation;
+use crate::process::{Identity, STOP, wait_until};
+use crate::server::{Setting, words};
+use crate::tools::{decoded, parse, run, tool};
+use crate::watchdog::NOTE;
+use crate::{Durability, Error, ErrorKind, Options, Product, Result, Server, Signal, Transport};
+
+const TIME_TO_START: Duration = Duration::from_secs(90);
+/// The image may have to be downloaded first.
+const TIME_TO_START_CONTAINER: Duration = Duration::from_secs(600);
+const TIME_TO_STOP: Duration = Duration::from_secs(10);
+
+/// The certificate of the authority of a server that speaks TLS.
+pub(crate) const AUTHORITY: &str = "ca.crt";
+/// Makes an authority for one server, and the server's certificate for `localhost` and 127.0.0.1:
+/// clients refuse an authority's own as a server's.
+const CERTIFICATES: &[&str] = &[
+    "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 3650 \
+     -subj /CN=idem-test-authority -keyout ca.key -out ca.crt",
+    "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 3650 \
+     -subj /CN=localhost -keyout server.key -out server.crt -CA ca.crt -CAkey ca.key \
+     -addext basicConstraints=CA:FALSE -addext extendedKeyUsage=serverAuth \
+     -addext subjectAltName=DNS:localhost,IP:127.0.0.1",
+];
+
+/// What runs a private server.
+#[derive(Clone, Debug)]
+pub(crate) enum Runner {
+    /// The programs in this folder.
+    Programs(PathBuf),
+    /// A container of the server's image.
+    Engine(Engine),
+}
+
+/// One process of a private server, with the processes that it starts itself.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Addresses of all nodes, including itself.
-    pub(crate) peers: String,
-    /// Whether it starts the cluster, with its own data. The others join the running nodes and get
-    /// missing data from one of them.
-    pub(crate) is_first: bool,
-    /// The position of its latest data, if it has any.
-    pub(crate) position: Option<String>,
-    /// For group communication, for missed writes, and for a copy of all data.
-    pub(crate) ports: [Reservation; 3],
+    pub(crate) server: &'static Server,
+    runner: Runner,
+    pub(crate) options: Options,
+    pub(crate) folder: Folder,
+    ports: Vec<Reservation>,
+    variables: Vec<(String, String)>,
+    /// More arguments for the next start of a cluster's node.
+    pub(crate) role: &'static str,
+    frozen: bool,
+    process: Option<(Child, Identity)>,
 }
 
 impl Node {
-    /// Creates the nodes of one cluster; the first starts it.
-    pub(crate) fn group_of(count: usize) -> Result<Vec<Self>> {
-        let mut nodes = Vec::new();
-        for number in 0..count {
-            nodes.push(Self {
-                peers: String::new(),
-                is_first: number == 0,
-                position: None,
-                ports: [
-                    Reservation::new()?,
-                    Reservation::new()?,
-                    Reservation::new()?,
-                ],
-            });
+    /// Creates it in a folder within that one. It does not run yet.
+    pub(crate) fn new(
+        server: &'static Server,
+        runner: &Runner,
+        options: &Options,
+        folder: &Folder,
+        number: usize,
+    ) -> Result<Self> {
+        let for_tls = server.tls.is_some_and(|tls| tls.scheme.is_some());
+        let for_tls = for_tls && options.transport == Transport::Tls;
+        let ports = (0..server.ports + usize::from(for_tls)).map(|_| Reservation::new());
+        let mut node = Self {
+            server,
+            runner: runner.clone(),
+            options: options.clone(),
+            folder: folder.within(&number.to_string())?,
+            ports: ports.collect::<Result<_>>()?,
+            variables: Vec::new(),
+            role: "",
+            frozen: false,
+            process: None,
+        };
+        let path = |path: &Path| path.display().to_string();
+        node.set("folder", path(node.folder.path()));
+        node.set("programs", path(node.programs()));
+        node.set("port", node.port(0).to_string());
+        for number in 1..node.ports.len() {
+            node.set(&format!("port{number}"), node.port(number).to_string());
         }
-        let address = |node: &Self| format!("127.0.0.1:{}", node.ports[0].port());
-        let peers: Vec<_> = nodes.iter().map(address).collect();
-        for node in &mut nodes {
-            node.peers = peers.join(",");
+        if let Some(upstream) = server.upstream {
+            node.set_upstream(upstream)?;
         }
-        Ok(nodes)
+        Ok(node)
+    }
+
+    /// Sets a variable of the templates.
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.variables.push((format!("{{{name}}}"), value.into()));
+    }
+
+    fn set_upstream(&mut self, upstream: &str) -> Result<()> {
+        let name = self.server.name;
+        let missing = || Error::setting(format!("{name} needs the URL of a {upstream}"));
+        let url = parse(self.options.upstream.as_deref().ok_or_else(missing)?)?;
+        let default = crate::server(upstream)?.image.map_or(0, |image| image.port);
+        let host = url.host_str().unwrap_or("localhost");
+        // PostgreSQL's usual user has its name.
+        let user = decoded(Some(url.username())).unwrap_or_else(|| upstream.into());
+        let mut login = format!("user='{user}'");
+        let password = decoded(url.password());
+        if let Some(password) = &password {
+            login += &format!(" password='{password}'");
+        }
+        let parts = [host, &user, password.as_deref().unwrap_or_default()];
+        if parts.iter().any(|part| part.contains(['\'', '\n'])) {
+            let what = format!("{name}: quotes in the URL of its {upstream} are not supported");
+            return Err(Error::setting(what));
+        }
+        self.set("host", host);
+        self.set("host_port", url.port().unwrap_or(default).to_string());
+        self.set("login", login);
+        Ok(())
+    }
+
+    /// Fills a template in. Its variables are `{folder}` of this process, `{programs}` of the
+    /// server, `{port}` for clients, `{port1}` and so on, `{peers}`, which are the addresses of all
+    /// nodes at `{port1}`, and `{host}`, `{host_port}` and `{login}` of the server behind this one.
+    pub(crate) fn fill(&self, template: &str) -> String {
+        let fill = |text: String, (name, value): &(String, String)| text.replace(name, value);
+        self.variables.iter().fold(template.to_owned(), fill)
+    }
+
+    pub(crate) fn port(&self, number: usize) -> u16 {
+        self.ports.get(number).map_or(0, Reservation::port)
+    }
+
+    pub(crate) fn programs(&self) -> &Path {
+        match &self.runner {
+            Runner::Programs(folder) => folder,
+            Runner::Engine(_) => Path::new(""),
+        }
+    }
+
+    /// Returns the URL for clients.
+    pub(crate) fn url(&self) -> String {
+        let url = self.server.url(self.port(0));
+        match &self.runner {
+            Runner::Programs(_) => url,
+            Runner::Engine(engine) => url.replace("127.0.0.1", engine.address()),
+        }
+    }
+
+    /// Returns the URL for TLS clients, if TLS has a separate port.
+    pub(crate) fn tls_url(&self) -> Option<String> {
+        let scheme = self.server.tls?.scheme.filter(|_| self.has_tls())?;
+        Some(format!("{scheme}://localhost:{}", self.port(1)))
+    }
+
+    fn has_tls(&self) -> bool {
+        self.options.transport == Transport::Tls
+    }
+
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.process.as_ref().map(|(_, identity)| *identity)
+    }
+
+    /// Returns whether it runs and is not frozen.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.frozen && self.identity().is_some_and(|process| process.is_alive())
+    }
+
+    /// Returns a command with the server's folder and account.
+    fn command(&self, program: &str, arguments: &str) -> Command {
+        let mut command = tool(self.programs(), &[program]);
+        command.args(words(arguments).map(|word| self.fill(word)));
+        self.folder.settle(&mut command);
+        command
+    }
+
+    /// Returns the command that runs the server in the foreground.
+    pub(crate) fn server_command(&self) -> Command {
+        let server = self.server;
+        let durability = match self.options.durability {
+            Durability::Fast => server.fast,
+            Durability::Durable => server.durable,
+        };
+        let tls = server.tls.filter(|_| self.has_tls());
+        let tls = tls.map_or("", |tls| tls.arguments);
+        let role = server.kind.arguments(self);
+        let arguments = [server.arguments, server.options, durability, tls, &role].join(" ");
+        let mut command = self.command(server.programs[0], &arguments);
+        if let Setting::Arguments(line) = server.setting {
+            for setting in &self.options.settings {
+                command.args(words(line).map(|word| set(word, setting)));
+            }
+        }
+        command
+    }
+
+    /// Writes its files and creates its data.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        let settings = self.options.settings.iter();
+        let mut settings: String = match self.server.setting {
+            Setting::Line(line) => settings.map(|setting| set(line, setting)).collect(),
+            _ => String::new(),
+        };
+        for (name, text) in self.server.files {
+            let text = self.fill(text) + &std::mem::take(&mut settings);
+            self.folder.write(name, &text)?;
+        }
+        let certificates = if self.has_tls() { CERTIFICATES } else { &[] };
+        for line in certificates.iter().chain(self.server.setup) {
+            let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+            run(&mut self.command(program, arguments))?;
+        }
+        Ok(())
+    }
+
+    /// Starts it for the first time, without waiting.
+    pub(crate) fn launch(&mut self) -> Result<()> {
+        if let Runner::Programs(_) = self.runner {
+            self.prepare()?;
+        }
+        self.spawn()
+    }
+
+    /// Starts it in its own process group: neither Ctrl-C nor the end of the terminal reaches it.
+    pub(crate) fn spawn(&mut self) -> Result<()> {
+        let mut command = match &self.runner {
+            Runner::Programs(_) => self.server_command(),
+            Runner::Engine(engine) => engine.run(self)?,
+        };
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.log());
+        let log = log.and_then(|log| Ok((log.try_clone()?, log)));
+        let (log, errors) = log.doing(|| "cannot write the server's log".into())?;
+        let child = command.stdout(log).stderr(errors).process_group(0).spawn();
+        let child = child.doing(|| format!("cannot run {}", command.get_program().display()))?;
+        let identity = Identity::of(child.id());
+        self.process = Some((child, identity));
+        self.folder.write(NOTE, &format!("{}\n", identity.pid))
+    }
+
+    fn probe(&self) -> Result<Product> {
+        match &self.runner {
+            Runner::Engine(engine) => engine.probe(self),
+            Runner::Programs(programs) => {
+                let product = self.server.kind.probe(&self.url(), programs)?;
+                self.server.kind.is_ready(self)?;
+                Ok(product)
+            }
+        }
+    }
+
+    pub(crate) fn wait_ready(&mut self) -> Result<Product> {
+        let patience = match self.runner {
+            Runner::Programs(_) => TIME_TO_START,
+            Runner::Engine(_) => TIME_TO_START_CONTAINER,
+        };
+        let deadline = Instant::now() + patience;
+        let name = self.server.name;
+        loop {
+            let ended = self.process.as_mut().map(|(child, _)| child.try_wait());
+            if let Some(Ok(Some(status))) = ended {
+                let log = self.folder.log_tail();
+                let what = format!("{name} ended while it started ({status}):{log}");
+                return Err(Error::failed(what));
+            }
+            match self.probe() {
+                // It may have taken connections only after it was asked for the version.
+                Ok(product) if product.version.is_none() => return self.probe(),
+                Err(reason) if reason.kind() == ErrorKind::Missing => return Err(reason),
+                Err(reason) if Instant::now() > deadline => {
+                    let log = self.folder.log_tail();
+                    let waited = patience.as_secs();
+                    let what = format!("{name} was not ready in {waited} s ({reason:?}):{log}");
+                    return Err(Error::failed(what));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                product => return product,
+            }
+        }
+    }
+
+    /// Sends SIGKILL to the server, then to the processes that it had started, which in PostgreSQL
+    /// would otherwise continue until they notice. No process of it runs when this returns.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        let Some(main) = self.identity() else {
+            return Ok(());
+        };
+        let mut processes = main.children();
+        main.signal(Signal::Kill);
+        self.forget();
+        processes
+            .iter()
+            .for_each(|child| child.signal(Signal::Kill));
+        processes.push(main);
+        let gone = processes
+            .iter()
+            .all(|process| process.wait_gone(TIME_TO_STOP));
+        let survived = || Error::failed(format!("{} survived SIGKILL", self.server.name));
+        gone.then_some(()).ok_or_else(survived)
+    }
+
+    /// Sends SIGSTOP to the server and to the processes that it had started.
+    pub(crate) fn freeze(&mut self) {
+        if let Some(main) = self.identity() {
+            main.send(STOP);
+            main.children().iter().for_each(|child| child.send(STOP));
+            self.frozen = true;
+        }
+    }
+
+    /// Sends SIGCONT to the same processes.
+    pub(crate) fn thaw(&mut self) {
+        if let (true, Some(main)) = (self.frozen, self.identity()) {
+            main.children().iter().for_each(Identity::thaw);
+            main.thaw();
+        }
+        self.frozen = false;
+    }
+
+    /// Ends the server by its own signal for an immediate end.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        self.thaw();
+        let Some((child, main)) = &mut self.process else {
+            return Ok(());
+        };
+        main.signal(self.server.stop_signal);
+        if !wait_until(TIME_TO_STOP, || !matches!(child.try_wait(), Ok(None))) {
+            return self.kill();
+        }
+        self.forget();
+        Ok(())
+    }
+
+    /// Restarts it on the same data and port, and waits until it answers.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.stop()?;
+        self.spawn()?;
+        self.wait_ready().map(drop)
+    }
+
+    /// Reaps the process, which has ended or is about to.
+    fn forget(&mut self) {
+        self.frozen = false;
+        if let Some((mut child, _)) = self.process.take() {
+            let _ = child.wait();
+        }
+        let _ = fs::remove_file(self.folder.path().join(NOTE));
+    }
+}
+
+/// Fills a setting in.
+fn set(template: &str, (name, value): &(String, String)) -> String {
+    template.replace("{name}", name).replace("{value}", value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Node, Runner};
+    use crate::folder::Folder;
+    use crate::{Options, server};
+
+    fn pgbouncer(upstream: &str) -> crate::Result<String> {
+        let folder = Folder::create("node-test", None)?;
+        let runner = Runner::Programs("/bin".into());
+        let options = Options::new().with_upstream(upstream);
+        let node = Node::new(server("pgbouncer")?, &runner, &options, &folder, 0);
+        folder.remove();
+        let (_, file) = server("pgbouncer")?.files[0];
+        node.map(|node| node.fill(file))
+    }
+
+    #[test]
+    fn the_server_behind_is_named_with_its_log_in() {
+        let text = pgbouncer("postgres://me:s%40cret@db:5433/idem").unwrap();
+        let line = "* = host='db' port=5433 user='me' password='s@cret'\n";
+        assert!(text.contains(line), "{text}");
+        let text = pgbouncer("postgres://db/idem").unwrap();
+        let line = "* = host='db' port=5432 user='postgres'\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn a_password_that_would_break_the_line_is_refused() {
+        assert!(pgbouncer("postgres://me:a%27b@db/idem").is_err());
     }
 }

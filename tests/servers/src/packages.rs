@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::account::is_root;
+use crate::folder::is_root;
 use crate::tools::run;
 use crate::{Error, Result, Server};
 
@@ -23,27 +23,22 @@ pub fn is_installed(packages: &[&str]) -> bool {
 /// Installs the programs of a server, or unpacks them if it has packages for that and the
 /// distribution has none.
 pub(crate) fn install_for(server: &Server, progress: fn(&str)) -> Result<()> {
+    let mut packages = server.packages.iter();
     let has_packages = !server.packages.is_empty();
-    if let Some(unpacked) = server.unpacked
-        && !(has_packages
-            && server
-                .packages
-                .iter()
-                .all(|package| is_installable(package)))
-    {
-        return unpacked.install(progress);
+    match server.unpacked {
+        Some(unpacked) if !(has_packages && packages.all(|package| is_installable(package))) => {
+            unpacked.install(progress)
+        }
+        _ if has_packages => {
+            let list = server.packages.join(" ");
+            progress(&format!("installing packages: {list}"));
+            install(server.packages)
+        }
+        _ => {
+            let what = format!("no package brings {}", server.product);
+            Err(Error::missing(what))
+        }
     }
-    if !has_packages {
-        return Err(Error::missing(format!(
-            "no package brings {}",
-            server.product
-        )));
-    }
-    progress(&format!(
-        "installing packages: {}",
-        server.packages.join(" ")
-    ));
-    install(server.packages)
 }
 
 /// Returns whether the distribution has that package and this user may install it.
@@ -95,7 +90,7 @@ fn update() -> Result<()> {
         .map_or(Ok(()), |message| Err(Error::failed(message)))
 }
 
-fn apt() -> Command {
+pub(crate) fn apt() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);

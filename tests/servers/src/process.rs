@@ -5,6 +5,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal as UnixSignal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Freezes a process: it keeps its ports and connections, and does nothing.
+pub(crate) const STOP: UnixSignal = UnixSignal::STOP;
+
 /// A signal that ends a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -15,25 +20,6 @@ pub enum Signal {
     Quit,
     /// SIGKILL.
     Kill,
-}
-
-impl Signal {
-    fn unix(self) -> UnixSignal {
-        match self {
-            Self::Term => UnixSignal::TERM,
-            Self::Quit => UnixSignal::QUIT,
-            Self::Kill => UnixSignal::KILL,
-        }
-    }
-
-    /// Returns the name that the shell's `kill` takes.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Term => "TERM",
-            Self::Quit => "QUIT",
-            Self::Kill => "KILL",
-        }
-    }
 }
 
 /// One process: its number and, if the system reports it, its start time, so that a later process
@@ -67,13 +53,12 @@ impl Identity {
     /// Sends the signal if the process still runs. A frozen process is continued, so that it
     /// receives it.
     pub fn signal(&self, signal: Signal) {
-        self.send(signal.unix());
+        self.send(match signal {
+            Signal::Term => UnixSignal::TERM,
+            Signal::Quit => UnixSignal::QUIT,
+            Signal::Kill => UnixSignal::KILL,
+        });
         self.thaw();
-    }
-
-    /// Sends SIGSTOP: the process keeps its ports and connections, and does nothing.
-    pub(crate) fn freeze(&self) {
-        self.send(UnixSignal::STOP);
     }
 
     /// Sends SIGCONT: the process continues.
@@ -81,7 +66,7 @@ impl Identity {
         self.send(UnixSignal::CONT);
     }
 
-    fn send(&self, signal: UnixSignal) {
+    pub(crate) fn send(&self, signal: UnixSignal) {
         if let Some(pid) = native(self.pid).filter(|_| self.is_alive()) {
             let _ = kill_process(pid, signal);
         }
@@ -112,15 +97,17 @@ impl Identity {
 
 /// Waits until `done` returns true, for `time` at most. Returns whether it did.
 pub(crate) fn wait_until(time: Duration, mut done: impl FnMut() -> bool) -> bool {
+    retry(time, || done().then_some(()).ok_or(())).is_ok()
+}
+
+/// Retries until it succeeds, for `time` at most.
+pub(crate) fn retry<T, E>(time: Duration, mut done: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let deadline = Instant::now() + time;
     loop {
-        if done() {
-            return true;
+        match done() {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            done => return done,
         }
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,21 +1,31 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::certificate::{self, AUTHORITY, KEY, OWN};
-use crate::server::{Kind, Tls};
+use crate::server::{Image, Kind, Setting, Tls};
 use crate::tools::{ask, tool};
-use crate::{Durability, Error, Image, Product, Result, Server, Site};
+use crate::{Error, Product, Result, Server};
 
 /// Redis: no login. TLS is on a separate port.
-pub(crate) static SERVER: Server = Server {
+pub(crate) const SERVER: Server = Server {
     product: "Redis",
     packages: &["redis-server"],
     programs: &["redis-server"],
     accounts: &["redis", "nobody"],
-    takes_settings: true,
-    tls: Tls::SecondPort("rediss"),
+    url: "redis://127.0.0.1:{port}",
+    // Of two with one name the later counts.
+    arguments: "--bind 127.0.0.1 --protected-mode no --port {port} --dir {folder}",
+    options: "--save '' --repl-diskless-sync-delay 0",
+    fast: "--appendonly no",
+    durable: "--appendonly yes --appendfsync always",
+    tls: Some(Tls {
+        arguments: "--tls-port {port1} --tls-auth-clients no \
+                    --tls-ca-cert-file {folder}/ca.crt --tls-cert-file {folder}/server.crt \
+                    --tls-key-file {folder}/server.key",
+        scheme: Some("rediss"),
+    }),
+    setting: Setting::Arguments("--{name} {value}"),
     image: Some(Image {
-        arguments: &["redis-server", "--save", "", "--appendonly", "no"],
+        arguments: &["redis-server"],
         question: &[
             "sh",
             "-c",
@@ -26,66 +36,22 @@ pub(crate) static SERVER: Server = Server {
     ..Server::new("redis", &Redis("Redis"))
 };
 
+/// The client program, of Redis or of Valkey.
+pub(crate) const CLIENTS: &[&str] = &["redis-cli", "valkey-cli"];
+
 /// A server that takes Redis's settings, by the name of its product.
 #[derive(Debug)]
 pub(crate) struct Redis(pub(crate) &'static str);
 
 impl Kind for Redis {
-    fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        certificate::make(site)
-    }
-
-    fn command(&self, site: &Site<'_>) -> Command {
-        command(site)
-    }
-
-    fn url(&self, port: u16) -> String {
-        url(port)
-    }
-
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        probe(self.0, url, programs)
+        info(url, programs).map(|info| named_in(&info, self.0))
     }
-}
-
-pub(crate) fn url(port: u16) -> String {
-    format!("redis://127.0.0.1:{port}")
-}
-
-/// Returns the server of this site, or either of the two in the folder: both take the same
-/// settings.
-pub(crate) fn server(site: &Site<'_>) -> Command {
-    site.command(&[site.server.programs[0], "redis-server", "valkey-server"])
-}
-
-/// Returns the server with all settings on its command line; of two with one name the later counts.
-pub(crate) fn command(site: &Site<'_>) -> Command {
-    let mut command = server(site);
-    command.args(["--bind", "127.0.0.1", "--protected-mode", "no"]);
-    command.args(["--port", &site.port.to_string()]);
-    command.arg("--dir").arg(site.folder);
-    command.args(["--save", "", "--repl-diskless-sync-delay", "0"]);
-    command.args(match site.options.durability {
-        Durability::Fast => ["--appendonly", "no"].as_slice(),
-        Durability::Durable => &["--appendonly", "yes", "--appendfsync", "always"],
-    });
-    if let (true, Some(port)) = (site.has_tls(), site.second_port) {
-        command.args(["--tls-port", &port.to_string(), "--tls-auth-clients", "no"]);
-        for (name, file) in [("ca-cert", AUTHORITY), ("cert", OWN), ("key", KEY)] {
-            command
-                .arg(format!("--tls-{name}-file"))
-                .arg(site.path(file));
-        }
-    }
-    for (name, value) in &site.options.settings {
-        command.arg(format!("--{name}")).arg(value);
-    }
-    command
 }
 
 /// Returns the client program, for the server at `url`.
 pub(crate) fn client(url: &str, programs: &Path) -> Command {
-    let mut client = tool(programs, &["redis-cli", "valkey-cli"]);
+    let mut client = tool(programs, CLIENTS);
     client.args(["-u", url, "-e", "--no-auth-warning"]);
     if url.starts_with("rediss:") {
         client.arg("--insecure");
@@ -110,10 +76,6 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .map(str::trim_end)
-}
-
-pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
-    info(url, programs).map(|info| named_in(&info, product))
 }
 
 /// A Valkey names itself, although it also reports a Redis version. If the server does not say, it

@@ -1,14 +1,11 @@
 use std::path::Path;
-use std::process::Command;
 
-use crate::group::{Group, eventually, wait_for_size};
-use crate::local::Local;
-use crate::redis::{client, command, field, info, named_in, url};
-use crate::server::{ClusterKind, Kind};
-use crate::tools::ask;
-use crate::{Error, Product, Result, Server, Site};
-
-const SLOTS: usize = 16_384;
+use crate::cluster::{eventually, wait_for_size};
+use crate::node::Node;
+use crate::redis::{self, client, field, info, named_in};
+use crate::server::Kind;
+use crate::tools::{ask, run, tool};
+use crate::{Error, Product, Result, Server};
 
 /// Redis Cluster: nodes 0 to 2 start as masters, each with a third of the slots, and 3 to 5 as
 /// their replicas, in that order; no login. Its URL is the six nodes' URLs with commas between
@@ -16,40 +13,27 @@ const SLOTS: usize = 16_384;
 ///
 /// A master that has not answered for a second counts as failed, and its replica takes over within
 /// one or two more seconds.
-pub(crate) static SERVER: Server = Server {
+pub(crate) const SERVER: Server = Server {
+    name: "redis-cluster",
     product: "Redis Cluster",
-    packages: &["redis-server"],
-    programs: &["redis-server"],
-    accounts: &["redis", "nobody"],
-    cluster: ClusterKind::Redis,
     nodes: 6,
-    takes_settings: true,
     // For the cluster bus. The default port, 10000 above the first, may be another process's.
-    needs_second_port: true,
-    ..Server::new("redis-cluster", &RedisCluster)
+    ports: 2,
+    tls: None,
+    image: None,
+    kind: &RedisCluster,
+    ..redis::SERVER
 };
 
 #[derive(Debug)]
 struct RedisCluster;
 
 impl Kind for RedisCluster {
-    fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = command(site);
-        for (name, value) in [
-            ("enabled", "yes"),
-            ("config-file", "nodes.conf"),
-            ("node-timeout", "1000"),
-            ("replica-validity-factor", "0"),
-            ("announce-ip", "127.0.0.1"),
-            ("port", &site.second_port.unwrap_or_default().to_string()),
-        ] {
-            command.args([&format!("--cluster-{name}"), value]);
-        }
-        command
-    }
-
-    fn url(&self, port: u16) -> String {
-        url(port)
+    fn arguments(&self, _node: &Node) -> String {
+        "--cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 1000 \
+         --cluster-replica-validity-factor 0 --cluster-announce-ip 127.0.0.1 \
+         --cluster-port {port1}"
+            .into()
     }
 
     /// Each of the nodes that `url` names has to answer, as one of a cluster.
@@ -67,68 +51,58 @@ impl Kind for RedisCluster {
         }
         first.ok_or_else(|| Error::setting("no URL"))
     }
-}
 
-/// Nodes that share the slots of the keys: the first half as masters, the second half as their
-/// replicas.
-#[derive(Debug)]
-pub(crate) struct Slots;
-
-impl Group for Slots {
-    fn begin(&self, nodes: &mut [Local]) -> Result<Product> {
-        nodes.iter_mut().try_for_each(Local::launch)?;
-        let products = nodes.iter_mut().map(Local::settle);
+    fn begin(&self, nodes: &mut [Node]) -> Result<Product> {
+        nodes.iter_mut().try_for_each(Node::launch)?;
+        let products = nodes.iter_mut().map(Node::wait_ready);
         let products: Vec<_> = products.collect::<Result<_>>()?;
-        introduce(nodes)?;
         let (masters, replicas) = nodes.split_at(nodes.len() / 2);
+        let mut create = tool(nodes[0].programs(), redis::CLIENTS);
+        create.args(["--cluster", "create", "--cluster-yes"]);
+        create.args(
+            masters
+                .iter()
+                .map(|node| node.fill("127.0.0.1:{port}@{port1}")),
+        );
+        run(&mut create)?;
+        // The program would choose which replica is whose.
         for (master, replica) in masters.iter().zip(replicas) {
-            eventually(|| follow(master, replica, nodes.len()))?;
+            tell(
+                master,
+                &replica.fill("CLUSTER MEET 127.0.0.1 {port} {port1}"),
+            )?;
+            let id = tell(master, "CLUSTER MYID")?;
+            // At first they do not know each other.
+            eventually(|| tell(replica, &format!("CLUSTER REPLICATE {}", id.trim())))?;
         }
-        wait_for_size(self, nodes, nodes.len())?;
+        wait_for_size(nodes, nodes.len())?;
         Ok(products[0].clone())
     }
 
     /// A master that came back before it counts as failed would still be master, with its data on
     /// disk, and its replica would copy that.
-    fn restart(&self, nodes: &mut [Local], node: usize) -> Result<()> {
-        nodes[node].stop()?;
-        let port = nodes[node].port();
-        let running: Vec<_> = nodes.iter().filter(|local| local.is_running()).collect();
-        let ports: Vec<_> = running.iter().map(|local| local.port()).collect();
-        if let Some(witness) = running.first() {
-            eventually(|| match has_heir(&members(witness)?, port, &ports) {
-                true => Err(Error::failed("its replica does not take over")),
-                false => Ok(()),
-            })?;
+    fn may_return(&self, node: &Node, others: &[&Node]) -> Result<()> {
+        let Some(witness) = others.first() else {
+            return Ok(());
+        };
+        let ports: Vec<_> = others.iter().map(|node| node.port(0)).collect();
+        match has_heir(&members(witness)?, node.port(0), &ports) {
+            true => Err(Error::failed("its replica does not take over")),
+            false => Ok(()),
         }
-        let size = running.len() + 1;
-        nodes[node].restart()?;
-        wait_for_size(self, nodes, size)
     }
 
-    fn restart_all(&self, nodes: &mut [Local]) -> Result<()> {
-        for node in 0..nodes.len() {
-            let settles = nodes.iter().filter(|local| local.is_running()).count() > nodes.len() / 2;
-            match (nodes[node].is_running(), settles) {
-                (true, _) => {}
-                (false, true) => self.restart(nodes, node)?,
-                // Too few nodes for a vote on which replica takes over.
-                (false, false) => nodes[node].restart()?,
-            }
-        }
-        wait_for_size(self, nodes, nodes.len())
-    }
-
-    fn check(&self, running: &[&Local], size: usize) -> Result<()> {
-        for local in running {
-            let returned = tell(local, "CLUSTER INFO\nINFO replication\nCLUSTER NODES\n")?;
-            let url = local.url();
-            let alive = alive(&read(&returned));
-            let reason = if field(&returned, "cluster_state") != Some("ok") {
+    fn check(&self, running: &[&Node], size: usize) -> Result<()> {
+        for node in running {
+            let url = node.url();
+            let alive = alive(&members(node)?);
+            let link = tell(node, "INFO replication")?;
+            let state = tell(node, "CLUSTER INFO")?;
+            let reason = if field(&state, "cluster_state") != Some("ok") {
                 format!("{url} is not served")
             } else if alive != size {
                 format!("{url} sees {alive}")
-            } else if !matches!(field(&returned, "master_link_status"), None | Some("up")) {
+            } else if !matches!(field(&link, "master_link_status"), None | Some("up")) {
                 format!("{url} lacks data")
             } else {
                 continue;
@@ -139,51 +113,10 @@ impl Group for Slots {
     }
 }
 
-/// Assigns equal parts of the slots to the masters and introduces the nodes to each other. Each has
-/// its own rank before it knows the others, so that they do not have to agree on ranks.
-fn introduce(nodes: &[Local]) -> Result<()> {
-    let masters = nodes.len() / 2;
-    for (number, local) in nodes.iter().enumerate() {
-        let mut commands = format!("CLUSTER SET-CONFIG-EPOCH {}\n", number + 1);
-        if number < masters {
-            let (from, to) = (SLOTS * number / masters, SLOTS * (number + 1) / masters - 1);
-            commands += &format!("CLUSTER ADDSLOTSRANGE {from} {to}\n");
-        }
-        order(local, &commands)?;
-    }
-    let meet = |local: &Local| {
-        let bus = local.site().second_port.unwrap_or_default();
-        format!("CLUSTER MEET 127.0.0.1 {} {bus}\n", local.port())
-    };
-    order(&nodes[0], &nodes[1..].iter().map(meet).collect::<String>())
-}
-
-/// Makes a node the replica of a master. Fails until it knows all nodes.
-fn follow(master: &Local, replica: &Local, nodes: usize) -> Result<()> {
-    let members = members(replica)?;
-    let master = members.iter().find(|node| node.port == master.port());
-    match master.filter(|_| alive(&members) == nodes) {
-        Some(master) => order(replica, &format!("CLUSTER REPLICATE {}\n", master.id)),
-        None => Err(Error::failed("the nodes do not know each other")),
-    }
-}
-
-/// Runs commands, one per line, and returns all answers.
-fn tell(local: &Local, commands: &str) -> Result<String> {
-    ask(&mut client(&local.url(), local.site().programs), commands)
-}
-
-/// Runs commands that a node answers with `OK`.
-fn order(local: &Local, commands: &str) -> Result<()> {
-    let returned = tell(local, commands)?;
-    let done = returned.lines().filter(|line| *line == "OK").count();
-    if done == commands.lines().count() {
-        Ok(())
-    } else {
-        Err(Error::failed(format!(
-            "{commands}is answered with {returned}"
-        )))
-    }
+/// Runs a command and returns the answer.
+fn tell(node: &Node, command: &str) -> Result<String> {
+    let mut client = client(&node.url(), node.programs());
+    ask(client.args(command.split(' ')), "")
 }
 
 /// A node of the cluster, as another one sees it.
@@ -197,8 +130,8 @@ struct Member {
     has_slots: bool,
 }
 
-fn members(local: &Local) -> Result<Vec<Member>> {
-    tell(local, "CLUSTER NODES\n").map(|text| read(&text))
+fn members(node: &Node) -> Result<Vec<Member>> {
+    tell(node, "CLUSTER NODES").map(|text| read(&text))
 }
 
 fn read(text: &str) -> Vec<Member> {

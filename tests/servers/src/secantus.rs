@@ -4,17 +4,28 @@
 //! It is a program under the GPL. Nothing here links to it or depends on it: it is built once from
 //! the Rust registry, outside this workspace, and started as a separate process.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::tools::{find, holds, run};
-use crate::unpacked::{cache, make_once};
-use crate::{Durability, Error, Result, Site, packages};
+use crate::mongo::{self, MongoDb};
+use crate::tools::{find, run};
+use crate::unpacked::make_once;
+use crate::{Error, Result, Server, packages};
 
-pub(crate) const PRODUCT: &str = "secantusd (MongoDB-compatible)";
-const PROGRAM: &str = "secantusd-rs";
 const CRATE: &str = "secantus-mdb";
 const VERSION: &str = "0.5.3-beta.193";
+
+pub(crate) const SERVER: Server = Server {
+    product: "secantusd (MongoDB-compatible)",
+    cached: Some("secantus/bin"),
+    programs: &["secantusd-rs"],
+    accounts: &["mongodb", "nobody"],
+    url: mongo::URL,
+    arguments: "--host 127.0.0.1 --port {port} --storage-path {folder}/data \
+                --cache-size 256M --log-level WARNING",
+    durable: "--sync-on-commit",
+    ..Server::new("mongo", &MongoDb)
+};
 
 /// Programs that the build needs, and Debian's packages of them.
 const TOOLS: &[(&str, &str)] = &[("cmake", "cmake"), ("cc", "gcc"), ("c++", "g++")];
@@ -26,23 +37,6 @@ const PROFILE: &[(&str, &str)] = &[
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
 
-/// Returns the folder of the program, if it was built. The folder stays between runs.
-pub(crate) fn programs() -> Option<PathBuf> {
-    Some(cache()?.join("secantus/bin")).filter(|folder| holds(folder, &[PROGRAM]))
-}
-
-pub(crate) fn command(site: &Site<'_>) -> Command {
-    let mut command = site.command(&[PROGRAM]);
-    command.args(["--host", "127.0.0.1"]);
-    command.args(["--port", &site.port.to_string()]);
-    command.arg("--storage-path").arg(site.path("data"));
-    command.args(["--cache-size", "256M", "--log-level", "WARNING"]);
-    if site.options.durability == Durability::Durable {
-        command.arg("--sync-on-commit");
-    }
-    command
-}
-
 /// Builds the program if it is missing.
 ///
 /// # Errors
@@ -52,25 +46,20 @@ pub(crate) fn install(progress: fn(&str)) -> Result<()> {
     progress(&format!(
         "building {CRATE} {VERSION} once, for lack of a mongod: some six minutes"
     ));
-    let missing = TOOLS
-        .iter()
-        .filter(|(program, _)| find(&[program]).is_none());
+    let is_missing = |program: &str| find(&[program], None, |_| true).is_none();
+    let missing = TOOLS.iter().filter(|(program, _)| is_missing(program));
     let missing: Vec<_> = missing.map(|(_, package)| *package).collect();
     let tools = match missing.as_slice() {
         [] => Ok(()),
         missing => packages::install(missing),
     };
-    tools
-        .and_then(|()| {
-            make_once("secantus", |target, fresh| {
-                run(&mut cargo(target, fresh)).map(drop)
-            })
-        })
-        .map_err(|error| {
-            progress(&format!("{error:?}"));
-            let what = format!("{CRATE} of the Rust registry cannot be built");
-            Error::missing(what).with_source(error)
-        })
+    let build = |target: &Path, fresh: &Path| run(&mut cargo(target, fresh)).map(drop);
+    let built = tools.and_then(|()| make_once("secantus", build));
+    built.map_err(|error| {
+        progress(&format!("{error:?}"));
+        let what = format!("{CRATE} of the Rust registry cannot be built");
+        Error::missing(what).with_source(error)
+    })
 }
 
 /// Builds outside this workspace, whose settings do not apply to it.

@@ -1,13 +1,9 @@
 use std::path::Path;
-use std::process::Command;
 
-use crate::redis::{field, info, probe, server, url};
-use crate::server::Kind;
-use crate::tools::{decoded, parse};
-use crate::{Error, Product, Result, Server, Site};
-
-const CONFIGURATION: &str = "sentinel.conf";
-const PRODUCT: &str = "Redis Sentinel";
+use crate::node::Node;
+use crate::redis::{self, Redis, field, info};
+use crate::server::{Kind, Setting};
+use crate::{Error, Product, Result, Server};
 
 /// One Redis Sentinel that decides alone, for tests only: it watches the master at
 /// [`Options::with_upstream`](crate::Options::with_upstream) under the name
@@ -26,48 +22,43 @@ impl RedisSentinel {
     pub const MASTER: &'static str = "idem";
 }
 
-/// The sentinel program is the server program.
-pub(crate) static SERVER: Server = Server {
-    product: PRODUCT,
-    packages: &["redis-server"],
-    programs: &["redis-server"],
-    accounts: &["redis", "nobody"],
-    upstream: Some("redis"),
-    takes_settings: true,
+/// The sentinel program is the server program. Its configuration is also its memory: it records
+/// which server it promoted.
+pub(crate) const SERVER: Server = Server {
+    product: "Redis Sentinel",
+    packages: redis::SERVER.packages,
+    programs: redis::SERVER.programs,
+    accounts: redis::SERVER.accounts,
+    upstream: Some(redis::SERVER.name),
+    url: redis::SERVER.url,
+    files: &[(
+        "sentinel.conf",
+        "port {port}\n\
+         bind 127.0.0.1\n\
+         protected-mode no\n\
+         sentinel monitor idem {host} {host_port} 1\n\
+         sentinel down-after-milliseconds idem 2000\n\
+         sentinel failover-timeout idem 3000\n",
+    )],
+    arguments: "{folder}/sentinel.conf --sentinel",
+    setting: Setting::Line("sentinel {name} idem {value}\n"),
     ..Server::new("redis-sentinel", &RedisSentinel)
 };
 
 impl Kind for RedisSentinel {
-    /// Writes its configuration, which is also its memory: it records which server it promoted.
-    fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        let text = configuration(upstream(site)?, site.port, &site.options.settings)?;
-        site.write(CONFIGURATION, &text).map(drop)
-    }
-
-    fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = server(site);
-        command.arg(site.path(CONFIGURATION)).arg("--sentinel");
-        command
-    }
-
-    fn url(&self, port: u16) -> String {
-        url(port)
-    }
-
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        let mut product = probe(PRODUCT, url, programs)?;
-        if product.name != PRODUCT {
-            product.name += " Sentinel";
-        }
+        let mut product = Redis("Redis").probe(url, programs)?;
+        product.name += " Sentinel";
         Ok(product)
     }
 
     /// At first the master of its configuration has to answer, with as many replicas as it has.
     /// After a restart it may have found another, and a dead one beside it.
-    fn is_ready(&self, site: &Site<'_>) -> Result<()> {
-        let own = info(&site.url(), site.programs)?;
+    fn is_ready(&self, node: &Node) -> Result<()> {
+        let own = info(&node.url(), node.programs())?;
         let watched = field(&own, "master0").unwrap_or_default();
-        let master = info(upstream(site)?, site.programs).unwrap_or_default();
+        let master = node.options.upstream.as_deref().unwrap_or_default();
+        let master = info(master, node.programs()).unwrap_or_default();
         let wanted = field(&master, "connected_slaves").unwrap_or("0");
         if known(watched) >= wanted.parse().ok() {
             return Ok(());
@@ -75,33 +66,6 @@ impl Kind for RedisSentinel {
         let what = format!("{wanted} replicas are to be watched: {watched}");
         Err(Error::failed(what))
     }
-}
-
-fn upstream<'a>(site: &'a Site<'_>) -> Result<&'a str> {
-    let upstream = site.options.upstream.as_deref();
-    upstream.ok_or_else(|| Error::setting("redis-sentinel needs the URL of a redis"))
-}
-
-fn configuration(master: &str, port: u16, settings: &[(String, String)]) -> Result<String> {
-    let name = RedisSentinel::MASTER;
-    let master = parse(master)?;
-    let mut text = format!(
-        "port {port}\n\
-         bind 127.0.0.1\n\
-         protected-mode no\n\
-         sentinel monitor {name} {host} {watched} 1\n\
-         sentinel down-after-milliseconds {name} 2000\n\
-         sentinel failover-timeout {name} 3000\n",
-        host = master.host_str().unwrap_or("127.0.0.1"),
-        watched = master.port().unwrap_or(6379),
-    );
-    if let Some(password) = decoded(master.password()) {
-        text += &format!("sentinel auth-pass {name} {password}\n");
-    }
-    for (setting, value) in settings {
-        text += &format!("sentinel {setting} {name} {value}\n");
-    }
-    Ok(text)
 }
 
 /// Returns how many replicas it knows of a running master, from
@@ -115,20 +79,7 @@ fn known(watched: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{configuration, known};
-
-    #[test]
-    fn the_master_is_named_with_its_address_and_settings() {
-        let settings = [("failover-timeout".to_owned(), "9000".to_owned())];
-        let text = configuration("redis://127.0.0.1:7001", 7002, &settings).unwrap();
-        assert!(text.starts_with("port 7002\n"), "{text}");
-        let line = "sentinel monitor idem 127.0.0.1 7001 1\n";
-        assert!(text.contains(line), "{text}");
-        assert!(
-            text.ends_with("sentinel failover-timeout idem 9000\n"),
-            "{text}"
-        );
-    }
+    use super::known;
 
     #[test]
     fn replicas_are_counted_of_a_master_that_is_up() {

@@ -1,15 +1,18 @@
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tools::{connect, find};
-use crate::unpacked::Unpacked;
-use crate::{Error, ErrorKind, Result, Signal, Site, packages};
+use crate::node::Node;
+use crate::tools::{connect, find, holds};
+use crate::unpacked::{self, Unpacked};
+use crate::{Error, ErrorKind, Result, Signal, packages};
 
 /// One database: how to find, install, start and reach it. Everything else (ports, folders,
 /// waiting, killing, stopping, containers) is common to all.
+///
+/// Its files and command lines are templates: [`Node::fill`] lists their variables. A command line
+/// is split at its spaces before they are filled in, and its word `''` is empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
     pub(crate) name: &'static str,
@@ -18,49 +21,67 @@ pub struct Server {
     pub(crate) packages: &'static [&'static str],
     /// Packages that can be unpacked without being installed.
     pub(crate) unpacked: Option<Unpacked>,
+    /// Where unpacked or built programs are, in the [`cache`](unpacked::cache).
+    pub(crate) cached: Option<&'static str>,
     /// The required programs. The first one is the server.
     pub(crate) programs: &'static [&'static str],
+    /// Where its programs are besides `$PATH`; the last `*` stands for a version.
+    pub(crate) folder: Option<&'static str>,
+    /// Another server that speaks its protocol, for machines without it.
+    pub(crate) stand_in: Option<&'static Server>,
     /// The system accounts for the server when tests run as root; the first existing one is used.
     pub(crate) accounts: &'static [&'static str],
     pub(crate) upstream: Option<&'static str>,
-    pub(crate) cluster: ClusterKind,
     /// The number of its processes.
     pub(crate) nodes: usize,
-    pub(crate) takes_settings: bool,
-    pub(crate) tls: Tls,
-    /// Whether each process always listens on a second port.
-    pub(crate) needs_second_port: bool,
+    /// The number of ports that each process listens on, without one for TLS.
+    pub(crate) ports: usize,
+    /// The URL for clients.
+    pub(crate) url: &'static str,
+    /// The files to write before its first start, by name.
+    pub(crate) files: &'static [(&'static str, &'static str)],
+    /// The commands that create its data, in the folder `data`.
+    pub(crate) setup: &'static [&'static str],
+    /// The arguments of a server on this machine. It runs in the foreground and logs to its output.
+    pub(crate) arguments: &'static str,
+    /// More arguments, also of one in a container.
+    pub(crate) options: &'static str,
+    /// More arguments, also of one in a container, for [`Durability::Fast`](crate::Durability).
+    pub(crate) fast: &'static str,
+    /// More arguments for [`Durability::Durable`](crate::Durability).
+    pub(crate) durable: &'static str,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) setting: Setting,
     /// The signal that ends it at once, without waiting for its clients.
     pub(crate) stop_signal: Signal,
     pub(crate) image: Option<Image>,
     pub(crate) kind: &'static dyn Kind,
 }
 
-/// Whether a server can speak TLS, and on which port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tls {
-    No,
-    SamePort,
-    /// On a second port, with a URL of this scheme.
-    SecondPort(&'static str),
+/// How a server speaks TLS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tls {
+    pub(crate) arguments: &'static str,
+    /// The scheme of its URL, if it is on one more port.
+    pub(crate) scheme: Option<&'static str>,
 }
 
-/// How the processes of one server form a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClusterKind {
-    /// One process.
-    Single,
-    /// Every node has all data; the majority continues.
-    Galera,
-    /// Each master has a part of the keys, and a replica that takes over from it.
-    Redis,
+/// How a server takes the setting `{name}` with `{value}`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Setting {
+    /// Not at all.
+    Refused,
+    /// As these arguments.
+    Arguments(&'static str),
+    /// As this line at the end of its first file.
+    Line(&'static str),
 }
 
-/// The parts that differ between databases.
+/// The parts that differ between databases and are no texts.
 pub(crate) trait Kind: Debug + Sync {
-    /// Returns the folder of its programs on this machine; the newest of several.
-    fn programs(&self, server: &Server) -> Option<PathBuf> {
-        find(server.programs).or_else(|| server.unpacked?.programs(server.programs))
+    /// Returns whether the programs in that folder are this server's.
+    fn accepts(&self, _folder: &Path) -> bool {
+        true
     }
 
     /// Installs its programs, and reports long actions.
@@ -68,42 +89,45 @@ pub(crate) trait Kind: Debug + Sync {
         packages::install_for(server, progress)
     }
 
-    /// Returns how to install it, for the message when it is missing.
-    fn advice(&self, server: &Server) -> String {
-        match server.unpacked {
-            None => format!(
-                "Get it with `apt-get install {}`",
-                server.packages.join(" ")
-            ),
-            Some(_) => format!("Put a `{}` on `$PATH`", server.programs[0]),
-        }
+    /// Returns more arguments for the next start.
+    fn arguments(&self, _node: &Node) -> String {
+        String::new()
     }
-
-    /// Creates data folder and configuration. Called once for each process.
-    fn prepare(&self, _site: &Site<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    /// Returns the server command, which runs in the foreground and logs to its output. Called at
-    /// every start.
-    fn command(&self, site: &Site<'_>) -> Command;
-
-    /// Returns the URL for clients.
-    fn url(&self, port: u16) -> String;
 
     /// Returns the product that answers at `url`. Fails while it does not take connections. Prefers
     /// client programs from the folder `programs`.
     fn probe(&self, url: &str, programs: &Path) -> Result<Product>;
 
     /// Fails while a private server that answers does not count as started yet.
-    fn is_ready(&self, _site: &Site<'_>) -> Result<()> {
+    fn is_ready(&self, _node: &Node) -> Result<()> {
         Ok(())
     }
 
-    /// Creates the database. Called once when a private server answers for the first time.
-    fn welcome(&self, _site: &Site<'_>) -> Result<()> {
+    /// Starts the nodes for the first time and forms a cluster of them.
+    fn begin(&self, nodes: &mut [Node]) -> Result<Product> {
+        nodes.iter_mut().try_for_each(Node::launch)?;
+        let products = nodes.iter_mut().map(Node::wait_ready);
+        let products: Vec<_> = products.collect::<Result<_>>()?;
+        let first = products.into_iter().next();
+        first.ok_or_else(|| Error::setting("a server has nodes"))
+    }
+
+    /// Fails while a stopped node cannot start again beside the other running ones.
+    fn may_return(&self, _node: &Node, _others: &[&Node]) -> Result<()> {
         Ok(())
     }
+
+    /// Fails, with the reason, if a running node takes no requests or does not see exactly `size`
+    /// nodes.
+    fn check(&self, _running: &[&Node], _size: usize) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns the words of a command line.
+pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split_whitespace()
+        .map(|word| if word == "''" { "" } else { word })
 }
 
 impl Server {
@@ -113,14 +137,23 @@ impl Server {
             product: name,
             packages: &[],
             unpacked: None,
+            cached: None,
             programs: &[],
+            folder: None,
+            stand_in: None,
             accounts: &["nobody"],
             upstream: None,
-            cluster: ClusterKind::Single,
             nodes: 1,
-            takes_settings: false,
-            tls: Tls::No,
-            needs_second_port: false,
+            ports: 1,
+            url: "",
+            files: &[],
+            setup: &[],
+            arguments: "",
+            options: "",
+            fast: "",
+            durable: "",
+            tls: None,
+            setting: Setting::Refused,
             stop_signal: Signal::Term,
             image: None,
             kind,
@@ -142,19 +175,45 @@ impl Server {
         self.upstream
     }
 
-    /// Returns its container image, if there is an official one.
-    pub fn image(&self) -> Option<Image> {
-        self.image
+    /// Returns the folder of its programs on this machine, or of its stand-in's: the one that
+    /// `IDEM_…_BIN_DIR` names, if it is set.
+    pub fn programs(&self) -> Option<PathBuf> {
+        let named = std::env::var_os(self.programs_variable());
+        if let Some(folder) = named.filter(|folder| !folder.is_empty()) {
+            return Some(folder.into());
+        }
+        find(self.programs, self.folder, |folder| {
+            self.kind.accepts(folder)
+        })
+        .or_else(|| {
+            let folder = unpacked::cache()?.join(self.cached?);
+            holds(&folder, self.programs).then_some(folder)
+        })
+        .or_else(|| self.stand_in?.programs())
     }
 
-    /// Returns the folder of its programs on this machine.
-    pub fn programs(&self) -> Option<PathBuf> {
-        self.kind.programs(self)
+    /// Returns the server whose programs are in that folder: this one or its stand-in.
+    pub(crate) fn in_folder(&'static self, folder: &Path) -> &'static Self {
+        let other = self.stand_in.filter(|_| !holds(folder, self.programs));
+        other.unwrap_or(self)
+    }
+
+    /// Returns how to install it, for the message when it is missing.
+    pub(crate) fn advice(&self) -> String {
+        match (self.packages, self.programs) {
+            ([], []) => {
+                let variable = self.image.and_then(|image| image.licence);
+                let variable = variable.unwrap_or_default();
+                format!("Run a container engine and accept its image's licence with `{variable}=Y`")
+            }
+            ([], programs) => format!("Put a `{}` on `$PATH`", programs[0]),
+            (packages, _) => format!("Get it with `apt-get install {}`", packages.join(" ")),
+        }
     }
 
     /// Returns the URL for clients of a server at that port of this machine.
     pub fn url(&self, port: u16) -> String {
-        self.kind.url(port)
+        self.url.replace("{port}", &port.to_string())
     }
 
     /// Returns the product that answers at `url`, without its version if its client program is not
@@ -175,8 +234,7 @@ impl Server {
         }
     }
 
-    /// Returns the variable that names the folder of its programs.
-    pub fn programs_variable(&self) -> String {
+    pub(crate) fn programs_variable(&self) -> String {
         variable(self.name, "BIN_DIR")
     }
 
@@ -206,7 +264,7 @@ impl Product {
 
     /// Creates a product with the version in a client's output: `10.11.14-MariaDB-0+deb12u2` is
     /// 10.11.14.
-    pub fn returned(name: &str, printed: &str) -> Self {
+    pub(crate) fn returned(name: &str, printed: &str) -> Self {
         let mut words = printed.split([' ', '-', '\n']).map(str::trim);
         Self::new(name, words.find(|word| !word.is_empty()))
     }
@@ -223,21 +281,21 @@ impl fmt::Display for Product {
 
 /// An official container image and how to start it.
 #[derive(Clone, Copy, Debug)]
-pub struct Image {
+pub(crate) struct Image {
     /// Name with a pinned tag; `IDEM_<NAME>_IMAGE` names another.
-    pub default: &'static str,
+    pub(crate) default: &'static str,
     /// Port inside the container.
-    pub port: u16,
+    pub(crate) port: u16,
     /// Environment of the container.
-    pub environment: &'static [(&'static str, &'static str)],
-    /// Arguments of the container.
-    pub arguments: &'static [&'static str],
+    pub(crate) environment: &'static [(&'static str, &'static str)],
+    /// Arguments of the container before the server's [options](Server::options).
+    pub(crate) arguments: &'static [&'static str],
     /// A command of the image that succeeds and prints the version once the server takes external
     /// connections; empty for an image without programs.
-    pub question: &'static [&'static str],
+    pub(crate) question: &'static [&'static str],
     /// The variable, with the value `Y`, by which the user accepts the licence; the container gets
     /// it, too.
-    pub licence: Option<&'static str>,
+    pub(crate) licence: Option<&'static str>,
 }
 
 impl Image {
@@ -249,25 +307,6 @@ impl Image {
             arguments: &[],
             question: &[],
             licence: None,
-        }
-    }
-
-    /// Returns the variable for the container that says that the licence is accepted, if there is
-    /// one.
-    ///
-    /// # Errors
-    ///
-    /// An error when the licence is not accepted.
-    pub fn licence(&self) -> Result<Option<(&'static str, &'static str)>> {
-        const YES: &str = "Y";
-        match self.licence {
-            Some(variable) if std::env::var(variable).is_ok_and(|value| value == YES) => {
-                Ok(Some((variable, YES)))
-            }
-            Some(variable) => Err(Error::missing(format!(
-                "the licence of its image is not accepted ({variable}={YES} does so)"
-            ))),
-            None => Ok(None),
         }
     }
 }

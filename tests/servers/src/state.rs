@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::Doing;
 use crate::process::Identity;
 use crate::server::variable;
+use crate::watchdog::remove_container;
 use crate::{Error, Product, Result, Signal, Source, server};
 
-const FILE: &str = "idem/servers.json";
 const TIME_TO_STOP: Duration = Duration::from_secs(30);
 
 /// A server that continues after the process that started it.
@@ -39,6 +39,7 @@ impl Record {
 
     /// Ends the server and removes its folder.
     pub fn stop(&self) -> Result<()> {
+        remove_container(&self.folder);
         let processes = self.processes.iter();
         processes.for_each(|process| process.signal(self.signal));
         let mut gone = true;
@@ -70,9 +71,8 @@ impl State {
     /// Reads the file in the target folder of this workspace. Drops dead servers and removes their
     /// folders.
     pub fn open() -> Result<Self> {
-        let missing = || Error::failed("no target folder: set CARGO_TARGET_DIR");
-        let folder = target_folders().into_iter().next().ok_or_else(missing)?;
-        Self::open_at(&folder.join(FILE))
+        let missing = || Error::failed("this program is in no target folder");
+        Self::open_at(&file().ok_or_else(missing)?)
     }
 
     fn open_at(path: &Path) -> Result<Self> {
@@ -147,13 +147,9 @@ pub fn url_for(name: &str) -> Option<String> {
     if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
         return Some(url);
     }
-    let records = target_folders()
-        .into_iter()
-        .flat_map(|folder| read(&folder.join(FILE)));
-    records
-        .filter(Record::is_alive)
-        .find(|record| record.name == name)
-        .map(|record| record.url)
+    let mut records = read(&file()?).into_iter();
+    let found = records.find(|record| record.name == name && record.is_alive());
+    found.map(|record| record.url)
 }
 
 /// Returns, in one line, why [`url_for`] has no URL, for a skipped test: the reason that `cargo
@@ -174,27 +170,12 @@ fn read(path: &Path) -> Vec<Record> {
         .unwrap_or_default()
 }
 
-/// Returns the possible target folders: from the environment, around this program, or around this
-/// package.
-fn target_folders() -> Vec<PathBuf> {
-    let returned = std::env::var_os("CARGO_TARGET_DIR")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute());
-    let program = std::env::current_exe().ok();
-    let around_program = program.iter().flat_map(|program| program.ancestors());
-    let marked = around_program
-        .filter(|folder| folder.join("CACHEDIR.TAG").is_file())
-        .map(Path::to_path_buf);
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let beside = package
-        .iter()
-        .flat_map(|package| package.ancestors())
-        .map(|folder| folder.join("target"));
-    returned
-        .into_iter()
-        .chain(marked)
-        .chain(beside.filter(|folder| folder.is_dir()))
-        .collect()
+/// Returns the file in the target folder around this program.
+fn file() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let mut folders = program.ancestors();
+    let target = folders.find(|folder| folder.join("CACHEDIR.TAG").is_file())?;
+    Some(target.join("idem/servers.json"))
 }
 
 #[cfg(test)]

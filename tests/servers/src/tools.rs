@@ -5,14 +5,14 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use url::Url;
 
 use crate::error::Doing;
 use crate::folder::tail;
-use crate::{Error, Identity, Result, Signal};
+use crate::process::wait_until;
+use crate::{Error, Result};
 
 /// How long a server may take to answer.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(5);
@@ -23,14 +23,33 @@ pub(crate) fn holds(folder: &Path, programs: &[&str]) -> bool {
     folder.is_absolute() && programs.iter().all(is_there)
 }
 
-/// Returns the first folder of `$PATH` that holds all of these programs, or an administrator's
-/// folder, which a user's `$PATH` often lacks.
-pub(crate) fn find(programs: &[&str]) -> Option<PathBuf> {
+/// Returns the first folder with all of these programs that is accepted: of `$PATH`, of the
+/// administrator, which a user's `$PATH` often lacks, and of a pattern, where the newest counts.
+pub(crate) fn find(
+    programs: &[&str],
+    pattern: Option<&str>,
+    accepts: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
         .chain(sbin)
-        .find(|folder| !programs.is_empty() && holds(folder, programs))
+        .chain(pattern.map(versions).unwrap_or_default())
+        .find(|folder| !programs.is_empty() && holds(folder, programs) && accepts(folder))
+}
+
+/// Returns the folders of `/usr/lib/postgresql/*/bin`, the highest version first.
+fn versions(pattern: &str) -> Vec<PathBuf> {
+    let (parent, inner) = pattern.split_once("/*/").unwrap_or((pattern, ""));
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join(inner)))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().rev().map(|(_, folder)| folder).collect()
 }
 
 /// Returns the first of these programs that is in the folder, in `bin` if the folder is `sbin`, in
@@ -45,7 +64,7 @@ pub(crate) fn tool(folder: &Path, names: &[&str]) -> Command {
     let on_path = || {
         names
             .iter()
-            .find_map(|name| Some(find(&[name])?.join(name)))
+            .find_map(|name| Some(find(&[name], None, |_| true)?.join(name)))
     };
     let Some(program) = beside.iter().find_map(in_folder).or_else(on_path) else {
         return Command::new(names[0]);
@@ -96,20 +115,18 @@ pub(crate) fn ask(command: &mut Command, input: &str) -> Result<String> {
         }
         _ => Error::failed(format!("cannot run {program}")).with_source(error),
     })?;
-    let process = Identity::of(child.id());
     if let Some(mut stdin) = child.stdin.take() {
         // A client that ends without reading says why.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(TIME_TO_ANSWER) {
-        Ok(output) => printed(&program, &output.doing(|| format!("cannot run {program}"))?),
-        Err(_) => {
-            process.signal(Signal::Kill);
-            Err(Error::failed(format!("{program} gets no answer")))
-        }
+    // Answers are short: a client does not wait until somebody reads them.
+    if !wait_until(TIME_TO_ANSWER, || !matches!(child.try_wait(), Ok(None))) {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(Error::failed(format!("{program} gets no answer")));
     }
+    let output = child.wait_with_output();
+    printed(&program, &output.doing(|| format!("cannot run {program}"))?)
 }
 
 fn name(command: &Command) -> String {
@@ -146,19 +163,17 @@ pub(crate) fn decoded(part: Option<&str>) -> Option<String> {
 pub(crate) fn connect(url: &str, port: u16) -> Result<TcpStream> {
     let url = parse(url)?;
     let what = || format!("{} does not answer", url.host_str().unwrap_or_default());
-    let mut last = None;
+    let mut result = Err(std::io::ErrorKind::AddrNotAvailable.into());
     for address in url.socket_addrs(|| Some(port)).doing(what)? {
-        match TcpStream::connect_timeout(&address, TIME_TO_ANSWER) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(TIME_TO_ANSWER)).doing(what)?;
-                stream.set_write_timeout(Some(TIME_TO_ANSWER)).doing(what)?;
-                return Ok(stream);
-            }
-            Err(error) => last = Some(error),
+        result = TcpStream::connect_timeout(&address, TIME_TO_ANSWER);
+        if result.is_ok() {
+            break;
         }
     }
-    let last = last.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into());
-    Err(last).doing(what)
+    let stream = result.doing(what)?;
+    stream.set_read_timeout(Some(TIME_TO_ANSWER)).doing(what)?;
+    stream.set_write_timeout(Some(TIME_TO_ANSWER)).doing(what)?;
+    Ok(stream)
 }
 
 #[cfg(test)]
@@ -166,7 +181,7 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use super::{ask, loader, tool};
+    use super::{ask, loader, tool, versions};
 
     #[test]
     fn a_tool_is_found_beside_its_server_or_in_bin_or_on_the_path() {
@@ -193,5 +208,13 @@ mod tests {
         );
         let error = ask(Command::new("sh").args(["-c", "echo why >&2; exit 3"]), "");
         assert!(error.unwrap_err().to_string().ends_with("\n    why"));
+    }
+
+    #[test]
+    fn folders_without_a_version_are_passed_over() {
+        assert!(versions("/proc/*/fd").len() > 1);
+        assert_eq!(versions("/no/such/*/bin"), Vec::<std::path::PathBuf>::new());
+        let numbers = |folder: &std::path::PathBuf| folder.ends_with("fd");
+        assert!(versions("/proc/*/fd").iter().all(numbers));
     }
 }

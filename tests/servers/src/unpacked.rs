@@ -3,15 +3,34 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::account::is_root;
 use crate::error::Doing;
-use crate::packages::is_debian;
-use crate::tools::{holds, run};
+use crate::folder::is_root;
+use crate::packages::{self, is_debian};
+use crate::tools::run;
 use crate::{Error, Result};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Other names of Debian's suites, besides those of its releases.
 const SUITES: &[&str] = &["oldstable", "stable", "testing", "unstable", "sid"];
+
+/// Options of apt in its folder `{apt}`, besides the machine's own, such as proxies. It does not
+/// check the date, because a mirror may be some weeks old.
+const OPTIONS: &[&str] = &[
+    "Dir::State={apt}/state",
+    "Dir::State::status={apt}/status",
+    "Dir::Cache={apt}/cache",
+    "Dir::Log={apt}",
+    "Dir::Etc::preferences=/dev/null",
+    "Dir::Etc::preferencesparts={apt}/parts",
+    "Dir::Etc::sourcelist={apt}/sources.list",
+    "Dir::Etc::sourceparts=-",
+    "APT::Install-Recommends=false",
+    "APT::Sandbox::User=root",
+    "Acquire::Languages=none",
+    "Acquire::Retries=3",
+    "Acquire::Check-Valid-Until=false",
+    "Debug::NoLocking=true",
+];
 
 /// Packages of a later Debian than this machine's, unpacked into a separate folder: nothing is
 /// installed, none of their scripts runs, and apt's own lists and cache do not change. Their
@@ -23,20 +42,9 @@ pub(crate) struct Unpacked {
     /// Debian's suites, such as `sid`.
     pub(crate) suites: &'static [&'static str],
     pub(crate) packages: &'static [&'static str],
-    /// Omitted dependencies, which the programs do not need.
-    pub(crate) without: &'static [&'static str],
-    /// The folder of the programs, such as `usr/bin`.
-    pub(crate) folder: &'static str,
 }
 
 impl Unpacked {
-    /// Returns the folder of these programs, if they were downloaded. The folder stays between
-    /// runs.
-    pub(crate) fn programs(&self, programs: &[&str]) -> Option<PathBuf> {
-        let folder = cache()?.join(self.name).join(self.folder);
-        Some(folder).filter(|folder| holds(folder, programs))
-    }
-
     /// Downloads and unpacks the packages, if they are missing. Takes some 20 s and 60 MB.
     ///
     /// # Errors
@@ -59,31 +67,27 @@ impl Unpacked {
         })
     }
 
-    /// Uses apt with separate lists, cache and settings.
+    /// Uses apt with separate lists and cache, as if no package was installed.
     fn download(&self, apt: &Path) -> Result<()> {
         let what = || format!("cannot use {}", apt.display());
         for folder in ["state/lists/partial", "cache/archives/partial", "parts"] {
             fs::create_dir_all(apt.join(folder)).doing(what)?;
         }
-        let architecture = run(Command::new("dpkg").arg("--print-architecture"))?;
         let keyring = Path::new(KEYRING).is_file().then_some(KEYRING);
-        for (file, text) in [
-            ("sources.list", self.sources(&mirror()?, keyring)),
-            ("status", self.status(architecture.trim())),
-            ("apt.conf", configuration(apt)?),
-        ] {
-            fs::write(apt.join(file), text).doing(what)?;
-        }
-        let get = || {
-            let mut command = Command::new("apt-get");
-            command.env("APT_CONFIG", apt.join("apt.conf"));
-            command.env("DEBIAN_FRONTEND", "noninteractive").arg("-qq");
-            command
+        let sources = self.sources(&mirror()?, keyring);
+        fs::write(apt.join("sources.list"), sources).doing(what)?;
+        fs::write(apt.join("status"), "").doing(what)?;
+        let get = |arguments: &[&str]| {
+            let mut command = packages::apt();
+            for option in OPTIONS {
+                let option = option.replace("{apt}", &apt.display().to_string());
+                command.args(["-o", &option]);
+            }
+            run(command.args(arguments))
         };
-        run(get().arg("update"))?;
-        let mut install = get();
-        install.args(["-y", "--download-only", "install"]);
-        run(install.args(self.packages)).map(drop)
+        get(&["update"])?;
+        let install = ["install", "-y", "--download-only"];
+        get(&[&install, self.packages].concat()).map(drop)
     }
 
     fn sources(&self, mirror: &str, keyring: Option<&str>) -> String {
@@ -91,17 +95,6 @@ impl Unpacked {
         let signed = signed.unwrap_or_default();
         let line = |suite| format!("deb {signed}{mirror} {suite} main\n");
         self.suites.iter().map(line).collect()
-    }
-
-    /// Marks the omitted packages as installed.
-    fn status(&self, architecture: &str) -> String {
-        let entry = |name: &&str| {
-            format!(
-                "Package: {name}\nStatus: install ok installed\nVersion: 99\nMulti-Arch: allowed\n\
-                 Architecture: {architecture}\nMaintainer: nobody\nDescription: left out\n\n"
-            )
-        };
-        self.without.iter().map(entry).collect()
     }
 }
 
@@ -132,36 +125,6 @@ fn mirror_in(targets: &str, suites: &[&str]) -> Option<String> {
         let fits = suites.contains(&suite) && component == "main" && !uri.starts_with("cdrom:");
         fits.then(|| uri.to_owned())
     })
-}
-
-/// Without a check of the date, because a mirror may be some weeks old. Proxies are the machine's.
-fn configuration(apt: &Path) -> Result<String> {
-    let dump = run(Command::new("apt-config").arg("dump"))?;
-    let network = dump
-        .lines()
-        .filter(|line| line.starts_with("Acquire::http"));
-    let apt = apt.display();
-    Ok(format!(
-        r#"{network}
-Dir::State "{apt}/state";
-Dir::State::status "{apt}/status";
-Dir::Cache "{apt}/cache";
-Dir::Log "{apt}";
-Dir::Etc::main "/dev/null";
-Dir::Etc::parts "{apt}/parts";
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "{apt}/parts";
-Dir::Etc::sourcelist "{apt}/sources.list";
-Dir::Etc::sourceparts "-";
-APT::Install-Recommends "false";
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-Acquire::Retries "3";
-Acquire::Check-Valid-Until "false";
-Debug::NoLocking "true";
-"#,
-        network = network.collect::<Vec<_>>().join("\n")
-    ))
 }
 
 fn unpack(archives: &Path, into: &Path) -> Result<()> {
@@ -219,8 +182,6 @@ mod tests {
         name: "test",
         suites: &["sid"],
         packages: &["hello"],
-        without: &["perl"],
-        folder: "usr/bin",
     };
 
     #[test]
@@ -241,13 +202,5 @@ mod tests {
         let targets = format!("{targets}http://mirror/debian bookworm main\n");
         let found = mirror_in(&targets, &["bookworm"]);
         assert_eq!(found.as_deref(), Some("http://mirror/debian"));
-    }
-
-    #[test]
-    fn packages_that_are_left_out_count_as_installed() {
-        let status = TEST.status("arm64");
-        let start = "Package: perl\nStatus: install ok installed\n";
-        assert!(status.starts_with(start), "{status}");
-        assert!(status.contains("\nArchitecture: arm64\n"), "{status}");
     }
 }

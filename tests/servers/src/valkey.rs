@@ -1,10 +1,11 @@
-use crate::redis::Redis;
-use crate::server::Tls;
+use crate::Server;
+use crate::redis::{self, Redis};
+use crate::server::Image;
 use crate::unpacked::Unpacked;
-use crate::{Image, Server};
 
 /// Valkey: no login. It takes Redis's settings.
-pub(crate) static SERVER: Server = Server {
+pub(crate) const SERVER: Server = Server {
+    name: "valkey",
     product: "Valkey",
     packages: &["valkey-server"],
     // Debian has it from 13 on; for 12 it is in the backports, and its dependencies are in 12
@@ -13,15 +14,12 @@ pub(crate) static SERVER: Server = Server {
         name: "valkey",
         suites: &["bookworm", "bookworm-backports"],
         packages: &["valkey-server"],
-        without: &["adduser", "init-system-helpers", "lsb-base", "procps"],
-        folder: "usr/bin",
     }),
+    cached: Some("valkey/usr/bin"),
     programs: &["valkey-server"],
     accounts: &["valkey", "nobody"],
-    takes_settings: true,
-    tls: Tls::SecondPort("rediss"),
     image: Some(Image {
-        arguments: &["valkey-server", "--save", "", "--appendonly", "no"],
+        arguments: &["valkey-server"],
         question: &[
             "sh",
             "-c",
@@ -29,5 +27,6 @@ pub(crate) static SERVER: Server = Server {
         ],
         ..Image::new("valkey/valkey:8.1", 6379)
     }),
-    ..Server::new("valkey", &Redis("Valkey"))
+    kind: &Redis("Valkey"),
+    ..redis::SERVER
 };

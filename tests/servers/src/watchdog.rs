@@ -1,4 +1,3 @@
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,11 +13,17 @@ pub(crate) struct Watchdog {
     child: Child,
 }
 
-/// `$1` is the server's folder, with a folder for each of its processes, whose file `pid` names the
-/// process; `$2` is the signal to try first. A frozen process receives it when it continues.
+/// The file, in the folder of each process of a server, that contains its number and a line break.
+pub(crate) const NOTE: &str = "pid";
+/// The script, in the folder of its only process, that removes the container of a server.
+pub(crate) const REMOVE: &str = "remove.sh";
+
+/// `$1` is the server's folder, and `$2` is the signal to try first. A frozen process receives it
+/// when it continues.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
+test -f "$1/0/remove.sh" && sh "$1/0/remove.sh"
 pids=$(cat "$1"/*/pid 2> /dev/null)
 for pid in $pids; do
     kill -s "$2" "$pid" 2> /dev/null
@@ -35,19 +40,11 @@ rm -rf "$1"
 "#;
 
 impl Watchdog {
-    pub(crate) const NOTE: &'static str = "pid";
-
-    /// Records the process to end, on its own line: all records are read as one text.
-    pub(crate) fn note(folder: &Path, pid: u32) -> Result<()> {
-        fs::write(folder.join(Self::NOTE), format!("{pid}\n"))
-            .doing(|| "cannot note the server's process".into())
-    }
-
     pub(crate) fn start(folder: &Path, signal: Signal) -> Result<Self> {
         let child = Command::new("sh")
             .args(["-c", SCRIPT, "idem-watchdog"])
             .arg(folder)
-            .arg(signal.name())
+            .arg(format!("{signal:?}").to_uppercase())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -67,13 +64,22 @@ impl Drop for Watchdog {
     }
 }
 
+/// Removes the container of the server with that folder, if it runs in one.
+pub(crate) fn remove_container(folder: &Path) {
+    let script = folder.join("0").join(REMOVE);
+    if script.is_file() {
+        // It may be gone already.
+        let _ = Command::new("sh").arg(script).output();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
 
-    use super::Watchdog;
+    use super::{NOTE, Watchdog};
     use crate::folder::Folder;
-    use crate::process::wait_until;
+    use crate::process::{STOP, wait_until};
     use crate::{Identity, Signal};
 
     #[test]
@@ -82,11 +88,11 @@ mod tests {
         let mut nodes = Vec::new();
         for number in ["0", "1"] {
             let child = Command::new("sleep").arg("600").spawn().unwrap();
-            let place = folder.within(number, None).unwrap();
-            Watchdog::note(place.path(), child.id()).unwrap();
+            let node = folder.within(number).unwrap();
+            node.write(NOTE, &format!("{}\n", child.id())).unwrap();
             nodes.push(child);
         }
-        Identity::of(nodes[1].id()).freeze();
+        Identity::of(nodes[1].id()).send(STOP);
         let mut watchdog = Watchdog::start(folder.path(), Signal::Term).unwrap();
         // The system does the same when the process with the other end is gone.
         drop(watchdog.child.stdin.take());

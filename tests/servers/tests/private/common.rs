@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use idem_servers::{Durability, Identity, Instance, Options, Transport, server, start_private};
+use idem_servers::{
+    Durability, ErrorKind, Identity, Instance, Options, Transport, server, start_private,
+};
 use libtest_mimic::Trial;
 
 use crate::Outcome;
@@ -54,13 +56,11 @@ fn keeps_its_data(database: &Database) -> Outcome {
     ask(database.write)?;
     server.kill()?;
     assert!(ask(database.read).is_err(), "it still answers");
-    let answer = idem_servers::server(database.name)?.probe(&url);
-    assert!(answer.is_err(), "it still answers: {answer:?}");
+    is_silent(database.name, &url)?;
     server.restart()?;
     assert_eq!(server.url(), url);
     assert_eq!(ask(database.read)?, "1");
     ask(database.rewrite)?;
-    server.pause()?;
     server.restart()?;
     assert_eq!(server.url(), url);
     assert_eq!(ask(database.read)?, "2");
@@ -77,11 +77,6 @@ fn is_fast_and_named(database: &Database) -> Outcome {
     for (question, answer) in database.fast {
         assert_eq!(ask(question)?, *answer);
     }
-    let folder = ask(database.folder)?;
-    let folder = Path::new(folder.lines().last().ok_or("no folder")?);
-    assert!(folder.exists());
-    instance.stop()?;
-    assert!(!folder.exists());
     Ok(())
 }
 
@@ -95,13 +90,38 @@ fn speaks_tls(database: &Database) -> Outcome {
 fn leaves_nothing(database: &Database) -> Outcome {
     let server = start_private(database.name, &Options::new())?;
     let folder = (database.ask)(server.url(), database.folder)?;
-    let folder = Path::new(folder.lines().last().ok_or("no folder")?);
-    let mut notes = folder.ancestors().map(|folder| folder.join("pid"));
-    let note = notes.find(|note| note.is_file()).ok_or("no process")?;
-    let process = Identity::of(std::fs::read_to_string(note)?.trim().parse()?);
-    assert!(process.is_alive());
+    let url = server.url().to_owned();
+    is_removed(database.name, server, &folder, &[url])
+}
+
+/// Drops a server, or a cluster, and checks that neither its processes nor its folder are left.
+/// `answer` ends with a folder of a process of it.
+pub(crate) fn is_removed<S>(name: &str, server: S, answer: &str, urls: &[String]) -> Outcome {
+    let folder = Path::new(answer.lines().last().ok_or("no folder")?);
+    let mut above = folder.ancestors();
+    let of_process = above.find(|folder| folder.join("pid").is_file());
+    let whole = of_process.and_then(Path::parent).ok_or("no process")?;
+    let mut processes = Vec::new();
+    for number in 0..urls.len() {
+        let note = std::fs::read_to_string(whole.join(format!("{number}/pid")))?;
+        processes.push(Identity::of(note.trim().parse()?));
+    }
+    assert!(processes.iter().all(Identity::is_alive));
     drop(server);
-    assert!(!process.is_alive());
-    assert!(!folder.exists());
+    assert!(!processes.iter().any(Identity::is_alive));
+    assert!(!whole.exists());
+    urls.iter().try_for_each(|url| is_silent(name, url))
+}
+
+pub(crate) fn is_silent(name: &str, url: &str) -> Outcome {
+    let answer = server(name)?.probe(url);
+    assert!(answer.is_err(), "{url} still answers: {answer:?}");
+    Ok(())
+}
+
+/// Checks that a server is not started with these options.
+pub(crate) fn is_refused(name: &str, options: &Options) -> Outcome {
+    let refused = start_private(name, options).err().ok_or("ignored")?;
+    assert_eq!(refused.kind(), ErrorKind::Setting);
     Ok(())
 }

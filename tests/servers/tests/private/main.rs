@@ -60,8 +60,7 @@ where
 
 fn missing(name: &str, client: &str) -> Option<String> {
     let server = idem_servers::server(name).ok()?;
-    let named = std::env::var_os(server.programs_variable()).is_some();
-    if !named && server.programs().is_none() {
+    if server.programs().is_none() {
         return Some(server.product().into());
     }
     // It does not run the programs: each of them would start once for each trial.

@@ -32,9 +32,11 @@ impl Podman {
     /// Returns whether every required program is installed.
     pub(crate) fn is_installed() -> bool {
         let runs = |program| output(Command::new(program).arg("--version")).is_ok();
-        let helper = ["/usr/lib/podman", "/usr/libexec/podman"]
-            .map(|folder| Path::new(folder).join("netavark"));
-        runs("podman") && runs("runc") && helper.iter().any(|path| path.is_file())
+        let helpers = ["/usr/lib/podman", "/usr/libexec/podman"];
+        let mut helpers = helpers
+            .map(|folder| Path::new(folder).join("netavark"))
+            .into_iter();
+        runs("podman") && runs("runc") && helpers.any(|path| path.is_file())
     }
 
     /// Returns whether this user may run it: without root it needs more of the machine than a test

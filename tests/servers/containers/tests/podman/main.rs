@@ -1,107 +1,124 @@
 //! The container path with a real engine: podman from the distribution's packages, on its own
-//! socket, and an image built from this machine's PostgreSQL, so that nothing is downloaded. `cargo
-//! xtask test` installs podman on Debian as root; elsewhere the trial is shown as ignored, with the
-//! reason.
+//! socket, and an image built from this machine's Redis, so that nothing is downloaded. `cargo
+//! xtask test` installs podman on Debian as root; elsewhere the trials are shown as ignored, with
+//! the reason.
 
 mod engine;
 mod image;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::io::{BufRead, BufReader, sink, stdin};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use engine::{Podman, output};
-use idem_servers::Server;
+use engine::Podman;
+use idem_servers::{Finder, Server, Source};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-const TIMEOUT: Duration = Duration::from_secs(120);
+type Outcome<T = ()> = Result<T, Failed>;
+
+/// The argument with which this program is the process that needs a server.
+const HOLD: &str = "hold-a-server";
 
 fn main() {
-    let arguments = Arguments::from_args();
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|argument| argument == HOLD)
+    {
+        hold().expect("a server in a container");
+        return;
+    }
     let missing = missing();
-    let name = "a_container_of_our_own_answers_and_is_gone_afterwards";
-    let shown = missing
-        .as_deref()
-        .map_or(name.to_owned(), |reason| format!("{name} ({reason})"));
-    let trial = Trial::test(shown, container_comes_and_goes).with_ignored_flag(missing.is_some());
-    libtest_mimic::run(&arguments, vec![trial]).exit();
+    let trial = |name: &str, run: fn() -> Outcome| {
+        let reason = missing.iter().map(|reason| format!(" ({reason})"));
+        let name = format!("{name}{}", reason.collect::<String>());
+        Trial::test(name, run).with_ignored_flag(missing.is_some())
+    };
+    let trials = vec![
+        trial(
+            "a_container_of_our_own_answers_and_is_gone_afterwards",
+            comes_and_goes,
+        ),
+        trial("a_container_is_gone_when_its_holder_is_killed", is_not_left),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// Returns why the trial cannot run here.
-fn missing() -> Option<String> {
-    let postgres = idem_servers::server("postgres").ok()?;
+/// Returns why the trials cannot run here.
+fn missing() -> Option<&'static str> {
     if !Podman::is_installed() {
-        Some("podman, runc or netavark is not installed: as root on Debian `cargo xtask test` installs them".into())
+        Some(
+            "podman, runc or netavark is not installed: as root on Debian `cargo xtask test` \
+             installs them",
+        )
     } else if !Podman::is_allowed() {
-        Some("podman is run as root here".into())
-    } else if postgres.programs().is_none() {
-        Some("there is no PostgreSQL to make an image of".into())
+        Some("podman is run as root here")
+    } else if programs().is_err() {
+        Some("there is no Redis to make an image of")
     } else {
         None
     }
 }
 
-/// Runs `idem-containers` as in real use: as a child of the process that needs a server, here of
-/// this test.
-fn container_comes_and_goes() -> Result<(), Failed> {
-    let podman = Podman::start()?;
-    let image = image::build(&podman, postgres().programs().as_deref())?;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_idem-containers"))
-        .args(["serve", "postgres"])
-        .env("DOCKER_HOST", podman.host())
-        .env("IDEM_POSTGRES_IMAGE", &image)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let line = first_line(&mut child)?;
-    let said: serde_json::Value = serde_json::from_str(&line).map_err(|_| {
-        let containers = podman.run(&["ps", "--all"]).unwrap_or_default();
-        format!("idem-containers printed no JSON but {line:?}; containers: {containers}")
-    })?;
-    let url = said["url"].as_str().ok_or("no url")?;
+fn redis() -> &'static Server {
+    idem_servers::server("redis").expect("redis is a known server")
+}
 
-    let product = postgres().probe(url)?;
-    assert_eq!(Some(product.name.as_str()), said["product"].as_str());
-    assert_eq!(product.version.as_deref(), said["version"].as_str());
-    let question = ["-XAt", url, "-c", "SHOW max_connections"];
-    assert_eq!(output(Command::new("psql").args(question))?, "300");
-    assert_eq!(podman.containers()?, 1);
+fn programs() -> Outcome<PathBuf> {
+    Ok(redis().programs().ok_or("no Redis")?)
+}
 
-    drop(child.stdin.take());
-    let status = wait(&mut child)?;
-    assert!(status.success(), "idem-containers ended with {status}");
-    assert_eq!(podman.containers()?, 0, "the container is still there");
-    assert!(postgres().probe(url).is_err(), "it still answers");
+/// Holds a server until the standard input closes.
+fn hold() -> Outcome {
+    let finder = Finder::new().with_sources(&[Source::Container]);
+    let server = finder
+        .with_progress(|what| eprintln!("{what}"))
+        .find("redis")?;
+    println!("{} {}", server.url(), server.product());
+    std::io::copy(&mut stdin().lock(), &mut sink())?;
     Ok(())
 }
 
-/// Returns the first line; empty when the child ends without output, with the reason on its
-/// standard error.
-fn first_line(child: &mut Child) -> Result<String, Failed> {
+/// Starts a process that holds a server, and returns the server's URL.
+fn start(podman: &Podman) -> Outcome<(Child, String)> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg(HOLD)
+        .env("DOCKER_HOST", podman.host())
+        .env("IDEM_REDIS_IMAGE", image::build(podman, &programs()?)?)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut said = String::new();
     let output = child.stdout.take().ok_or("no output")?;
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut line = String::new();
-        sender.send(BufReader::new(output).read_line(&mut line).map(|_| line))
-    });
-    Ok(receiver
-        .recv_timeout(TIMEOUT)
-        .map_err(|_| "idem-containers says nothing")??)
+    BufReader::new(output).read_line(&mut said)?;
+    let (url, product) = said.trim().split_once(' ').ok_or("no container")?;
+    assert_eq!(redis().probe(url)?.to_string(), product);
+    assert_eq!(podman.containers()?, 1);
+    Ok((child, url.to_owned()))
 }
 
-fn wait(child: &mut Child) -> Result<ExitStatus, Failed> {
-    let deadline = Instant::now() + TIMEOUT;
-    while Instant::now() < deadline {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn comes_and_goes() -> Outcome {
+    let podman = Podman::start()?;
+    let (mut child, url) = start(&podman)?;
+    let settings = ["-u", &url, "CONFIG", "GET", "save"];
+    let settings = engine::output(Command::new("redis-cli").args(settings))?;
+    assert_eq!(settings, "save", "the server's own options are given");
+    drop(child.stdin.take());
+    assert!(child.wait()?.success());
+    assert_eq!(podman.containers()?, 0, "the container is still there");
+    assert!(redis().probe(&url).is_err(), "it still answers");
+    Ok(())
+}
+
+fn is_not_left() -> Outcome {
+    let podman = Podman::start()?;
+    let (mut child, _) = start(&podman)?;
     child.kill()?;
-    Err("idem-containers did not end when its standard input closed".into())
-}
-
-fn postgres() -> &'static Server {
-    idem_servers::server("postgres").expect("postgres is a known server")
+    child.wait()?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while podman.containers()? > 0 {
+        assert!(Instant::now() < deadline, "the container is still there");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }
