@@ -151,7 +151,7 @@ impl Orders {
 
     async fn execute(&self, sql: String) -> Result<(), BoxError> {
         let sql = AssertSqlSafe(sql);
-        on!(self, |pool| drop(query(sql).execute(pool).await?));
+        on!(self, |pool| query(sql).execute(pool).await.map(drop)?);
         Ok(())
     }
 }
