@@ -4,26 +4,64 @@
 //! together: one transaction holds both, or, on Redis, the ledger accepts an idempotency key of its
 //! own.
 
+use std::process::Stdio;
 use std::sync::Arc;
 
-use idem_core::{BoxError, IdempotencyStore, Key, Record, Response, Work};
-use tempfile::TempDir;
+use idem_core::{BoxError, IdempotencyStore, Response, Work};
+use tokio::process::Command;
 
-use crate::storm::backend::{Backend, Location, Settlement, open};
+use crate::storm::backend::{self, Backend, Settlement};
 use crate::storm::desk::Probe;
 use crate::storm::entry::Entry;
-use crate::storm::url;
+use crate::storm::seat::Seat;
 
+/// The most connections of a process to a server.
 const CONNECTIONS: u32 = 8;
 
+/// Options that name the store.
+#[derive(Debug, Clone, clap::Args)]
+pub struct StoreArgs {
+    /// Where records and effects are stored: the URLs of `storm`. Default: a SQLite file in a
+    /// temporary folder
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+
+    /// The tables or keys of the process that started this one
+    #[arg(long, hide = true, requires = "store")]
+    namespace: Option<String>,
+}
+
+impl StoreArgs {
+    /// Creates tables or keys whose names begin with `name`; a process that
+    /// [`Effects::process`] has started uses those of its parent.
+    ///
+    /// # Errors
+    ///
+    /// An error when the store cannot be used.
+    pub async fn open(&self, name: &str) -> Result<Effects, BoxError> {
+        let effects = self.join(name).await?;
+        if self.namespace.is_none() {
+            effects.backend.create().await?;
+        }
+        Ok(effects)
+    }
+
+    async fn join(&self, name: &str) -> Result<Effects, BoxError> {
+        let mut seat = Seat::choose(self.store.as_deref(), name, CONNECTIONS)?;
+        if let Some(namespace) = &self.namespace {
+            seat.location.namespace.clone_from(namespace);
+        }
+        let backend = backend::open(&seat.location).await?;
+        Ok(Effects { backend, seat })
+    }
+}
+
 /// A store and a ledger of effects. The ledger has no unique constraint: an effect that happens
-/// twice has two rows.
+/// twice has two rows. A method fails when the store cannot be used.
 #[derive(Debug)]
 pub struct Effects {
     backend: Box<dyn Backend>,
-    location: Location,
-    /// A folder to remove at the end.
-    _folder: Option<TempDir>,
+    seat: Seat,
 }
 
 /// A row of the ledger.
@@ -31,79 +69,38 @@ pub struct Effects {
 pub struct Effect {
     /// The id of the event, message or job.
     pub id: String,
-    /// The note of the work.
-    pub note: String,
     /// How often its claim had been acquired by then.
     pub attempts: i64,
 }
 
 impl Effects {
-    /// Creates tables or keys whose names begin with `name`, in this store, or in a SQLite file in
-    /// a temporary folder.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store cannot be used.
-    pub async fn create(store: Option<&str>, name: &str) -> Result<Self, BoxError> {
-        let folder = match store {
-            Some(_) => None,
-            None => Some(tempfile::Builder::new().prefix("idem-").tempdir()?),
-        };
-        let file = folder.as_ref().map(|folder| folder.path().join("store.db"));
-        let url = match (store, file) {
-            (Some(url), _) => url.to_owned(),
-            (None, file) => format!("sqlite:{}", file.unwrap_or_default().display()),
-        };
-        let namespace = format!("idem_{name}_{:08x}", rand::random::<u32>());
-        let mut effects = Self::join(&url, &namespace).await?;
-        effects._folder = folder;
-        effects.backend.create().await?;
-        Ok(effects)
-    }
-
     /// Opens tables or keys that begin with `namespace` in this store, and creates missing ones;
     /// they stay.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store cannot be used.
     pub async fn open(url: &str, namespace: &str) -> Result<Self, BoxError> {
-        let effects = Self::join(url, namespace).await?;
+        let args = StoreArgs {
+            store: Some(url.to_owned()),
+            namespace: Some(namespace.to_owned()),
+        };
+        let effects = args.join(namespace).await?;
         effects.backend.create().await?;
         Ok(effects)
     }
 
-    /// Opens the tables or keys of another process, by its [`url`](Self::url) and
-    /// [`namespace`](Self::namespace).
-    ///
-    /// # Errors
-    ///
-    /// An error when the store cannot be used.
-    pub async fn join(url: &str, namespace: &str) -> Result<Self, BoxError> {
-        let location = Location {
-            url: url.to_owned(),
-            namespace: namespace.to_owned(),
-            connections: CONNECTIONS,
-            worker: String::new(),
-        };
-        let backend = open(&location).await.map_err(|stop| stop.to_string())?;
-        Ok(Self {
-            backend,
-            location,
-            _folder: None,
-        })
+    /// Returns a command that runs this program again, on the same store. The process is killed
+    /// when its handle is dropped.
+    pub fn process(&self) -> Result<Command, BoxError> {
+        let location = &self.seat.location;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--store", &location.url, "--namespace", &location.namespace]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.kill_on_drop(true);
+        Ok(command)
     }
 
-    /// Returns the URL of the store.
-    #[must_use]
-    pub fn url(&self) -> &str {
-        &self.location.url
-    }
-
-    /// Returns the prefix of its tables or keys.
+    /// Returns the prefix of the tables or keys.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        &self.location.namespace
+        &self.seat.location.namespace
     }
 
     /// Returns the store.
@@ -113,17 +110,9 @@ impl Effects {
     }
 
     /// Returns the product, and where it runs.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store does not report its product.
     pub async fn product(&self) -> Result<String, BoxError> {
-        let shown = match (&self._folder, url::scheme(&self.location.url)) {
-            (Some(_), _) => "temporary file".to_owned(),
-            (None, "sqlite") => self.location.url.clone(),
-            (None, _) => url::without_credentials(&self.location.url),
-        };
-        Ok(format!("{} ({shown})", self.backend.product().await?))
+        let product = self.backend.product().await?;
+        Ok(format!("{product} ({})", self.seat.shown))
     }
 
     /// Makes the effect happen and completes the work's claim with the response: both or neither.
@@ -131,22 +120,13 @@ impl Effects {
     /// # Errors
     ///
     /// An error when the effect is not known to have happened; the claim may be lost.
-    pub async fn commit(
-        &self,
-        work: &Work,
-        id: &str,
-        note: &str,
-        response: Response,
-    ) -> Result<(), BoxError> {
+    pub async fn commit(&self, work: &Work, id: &str, response: Response) -> Result<(), BoxError> {
         let claim = work.claim().ok_or("the work has no claim")?;
         let settlement = Settlement {
             entry: Entry {
-                key: id.to_owned(),
-                fingerprint: String::new(),
                 token: claim.token().as_i64(),
                 attempts: i64::from(claim.attempts()),
-                delivery: 0,
-                worker: note.to_owned(),
+                ..entry(id)
             },
             claim,
             response,
@@ -157,64 +137,37 @@ impl Effects {
     }
 
     /// Only makes the effect happen: shows what goes wrong without a claim.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store is unreachable.
-    pub async fn append(&self, id: &str, note: &str) -> Result<(), BoxError> {
-        let entry = Entry {
-            key: id.to_owned(),
-            fingerprint: String::new(),
-            token: 0,
-            attempts: 0,
-            delivery: 0,
-            worker: note.to_owned(),
-        };
-        self.backend.append(&entry).await
-    }
-
-    /// Returns whether all of these have ended: completed, or failed for good.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store does not answer.
-    pub async fn are_over(&self, keys: &[Key]) -> Result<bool, BoxError> {
-        let store = self.store();
-        for key in keys {
-            let record = store.get(key).await?;
-            if !matches!(record, Some(Record::Completed(_) | Record::Failed(_))) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    pub async fn append(&self, id: &str) -> Result<(), BoxError> {
+        self.backend.append(&entry(id)).await
     }
 
     /// Returns all effects, in the order in which they were written.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store is unreachable.
     pub async fn all(&self) -> Result<Vec<Effect>, BoxError> {
         let effect = |entry: Entry| Effect {
             id: entry.key,
-            note: entry.worker,
             attempts: entry.attempts,
         };
-        Ok(self
-            .backend
-            .ledger()
-            .await?
-            .into_iter()
-            .map(effect)
-            .collect())
+        let ledger = self.backend.ledger().await?;
+        Ok(ledger.into_iter().map(effect).collect())
     }
 
-    /// Removes what [`create`](Self::create) made.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store is unreachable.
+    /// Removes everything that was not there before.
     pub async fn remove(self) -> Result<(), BoxError> {
-        self.backend.remove().await
+        self.backend.remove().await?;
+        drop(self.backend);
+        self.seat.clear(false);
+        Ok(())
+    }
+}
+
+/// An effect without a claim.
+fn entry(id: &str) -> Entry {
+    Entry {
+        key: id.to_owned(),
+        fingerprint: String::new(),
+        token: 0,
+        attempts: 0,
+        delivery: 0,
+        worker: String::new(),
     }
 }

@@ -1,7 +1,9 @@
 //! Drives the real program over HTTP and WebSocket. Each case has its own keys in Redis, which
 //! expire, or its own SQLite file.
 
+#[path = "support/chat.rs"]
 mod chat;
+mod support;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,14 +13,14 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use futures_util::SinkExt;
 use futures_util::future::join_all;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Error as SocketError;
 
 use chat::{Location, Server, draft};
+use support::{on_servers, run, trials};
 
 type Case = fn(Location) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -26,6 +28,7 @@ macro_rules! cases {
     ($($name:ident,)*) => { &[$((stringify!($name), |store| Box::pin($name(store)))),*] };
 }
 
+/// The cases of every store.
 const CASES: &[(&str, Case)] = cases![
     a_message_sent_again_is_posted_once,
     a_message_sent_again_over_the_other_protocol_is_posted_once,
@@ -41,42 +44,20 @@ const CASES: &[(&str, Case)] = cases![
     strangers_are_turned_away,
 ];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let mut trials: Vec<Trial> = CASES
-        .iter()
-        .map(|&(name, case)| trial(name, case))
-        .collect();
-    trials.push(trial("without_redis_nothing_is_posted", |store| {
-        Box::pin(without_redis_nothing_is_posted(store))
-    }));
-    trials.extend(CASES.iter().map(|&(name, case)| embedded(name, case)));
-    trials.push(Trial::test("a_missing_server_is_explained", || {
-        running(a_missing_server_is_explained());
-        Ok(())
-    }));
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
+const REDIS_ALONE: &[(&str, Case)] = cases![without_redis_nothing_is_posted,];
 
-/// Visibly ignored without a server; failed where a server is required.
-fn trial(name: &'static str, case: Case) -> Trial {
-    let url = idem_servers::url_for("redis");
-    let missing = || idem_servers::missing_reason("redis");
-    let required = std::env::var("IDEM_REQUIRE").is_ok_and(|names| {
-        let mut names = names.split(',').map(str::trim);
-        names.any(|required| matches!(required, "redis" | "all"))
+fn main() -> ExitCode {
+    let on_redis = CASES.iter().chain(REDIS_ALONE).map(|&(name, case)| {
+        on_servers(name.to_owned(), &["redis"], move |urls| {
+            let namespace = format!("chat-test-{:016x}", rand::random::<u64>());
+            let url = urls[0].clone();
+            block_on(case(Location { url, namespace }));
+        })
     });
-    if url.is_none() {
-        eprintln!("{name} is not run: {}", missing());
-    }
-    let ignored = url.is_none() && !required;
-    let trial = Trial::test(name, move || {
-        let url = url.ok_or_else(|| Failed::from(missing()))?;
-        let namespace = format!("chat-test-{:016x}", rand::random::<u64>());
-        running(case(Location { url, namespace }));
-        Ok(())
-    });
-    trial.with_ignored_flag(ignored)
+    let mut all: Vec<Trial> = on_redis.collect();
+    all.extend(CASES.iter().map(|&(name, case)| embedded(name, case)));
+    all.extend(trials![a_missing_server_is_explained,]);
+    support::main(all)
 }
 
 /// The same in a SQLite file.
@@ -85,12 +66,12 @@ fn embedded(name: &'static str, case: Case) -> Trial {
         let folder = tempfile::tempdir()?;
         let url = format!("sqlite:{}", folder.path().join("chat.db").display());
         let namespace = "chat".to_owned();
-        running(case(Location { url, namespace }));
+        block_on(case(Location { url, namespace }));
         Ok(())
     })
 }
 
-fn running(case: impl Future<Output = ()>) {
+fn block_on(case: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap().block_on(case);
 }
@@ -338,19 +319,16 @@ async fn strangers_are_turned_away(store: Location) {
     assert!(matches!(refused, SocketError::Http(response) if response.status() == 401));
 }
 
-async fn a_missing_server_is_explained() {
-    for (options, reason) in [
+fn a_missing_server_is_explained() {
+    for (option, reason) in [
         (
-            &["--store=redis://127.0.0.1:1"][..],
+            "--store=redis://127.0.0.1:1",
             "the server refuses connections",
         ),
-        (&["--store=oracle://127.0.0.1"], "`oracle` is no store"),
-        (&["--window=5"], "such as 300s"),
+        ("--store=oracle://127.0.0.1", "`oracle` is no store"),
+        ("--window=5", "such as 300s"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chat_nonce"));
-        let output = command.args(options).output().await.unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(reason), "{said}");
+        let ran = run(env!("CARGO_BIN_EXE_chat_nonce"), &[option]);
+        ran.is_stopped(&[reason]);
     }
 }

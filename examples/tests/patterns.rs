@@ -1,180 +1,218 @@
 //! Drives the programs that show one pattern each, on the embedded store and on every available
 //! server.
 
-#[path = "support/servers.rs"]
-mod servers;
+mod support;
 
-use std::process::{Command, ExitCode, Output};
+use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
-/// Runs a program, and returns its exit status and its output.
-fn run(program: &str, arguments: &[&str]) -> (i32, String) {
-    let mut command = Command::new(program);
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.args(arguments).output().unwrap();
-    let text = [stdout, stderr].concat();
-    (status.code().unwrap(), String::from_utf8(text).unwrap())
+use support::{Ran, on_servers, on_stores, run, trials};
+
+const ACCOUNT_CHANGE: &str = env!("CARGO_BIN_EXE_account_change");
+const GHOST_JOBS: &str = env!("CARGO_BIN_EXE_ghost_jobs");
+const JOBS: &str = env!("CARGO_BIN_EXE_jobs");
+const PAYMENTS: &str = env!("CARGO_BIN_EXE_payments");
+const QUEUE: &str = env!("CARGO_BIN_EXE_queue");
+const SAGA: &str = env!("CARGO_BIN_EXE_saga");
+const SINGLE_TABLE: &str = env!("CARGO_BIN_EXE_single_table");
+const WEBHOOK: &str = env!("CARGO_BIN_EXE_webhook");
+
+fn main() -> ExitCode {
+    let mut all = trials![
+        payments,
+        ghost_jobs,
+        saga,
+        account_change,
+        single_table,
+        every_mail_is_sent_once_by_whichever_worker,
+        without_the_layer_mails_are_sent_again,
+        every_event_of_the_file_has_one_effect_or_is_refused,
+        one_delivery_at_a_time_is_as_good,
+        a_receiver_that_forgets_is_found_out,
+        a_missing_file_is_explained,
+        a_missing_broker_is_explained,
+        a_store_that_cannot_be_used_is_explained,
+    ];
+    all.extend(on_stores("patterns", on_a_store));
+    all.extend(on_stores("payments", payments_on_a_store));
+    all.extend(on_stores("single_table", single_table_on_postgres).take(1));
+    all.extend([
+        on_nats("every_order_is_shipped_once", every_order_is_shipped_once),
+        on_nats("a_run_without_kills_is_as_good", a_run_without_kills),
+        on_nats("without_a_broker_one_is_started", without_a_broker),
+        on_nats("consumers_that_claim_nothing_are_found_out", no_claims),
+    ]);
+    support::main(all)
 }
 
-const GHOST_JOBS: &str = env!("CARGO_BIN_EXE_ghost_jobs");
-const SAGA: &str = env!("CARGO_BIN_EXE_saga");
-const ACCOUNT_CHANGE: &str = env!("CARGO_BIN_EXE_account_change");
-const PAYMENTS: &str = env!("CARGO_BIN_EXE_payments");
-const JOBS: &str = env!("CARGO_BIN_EXE_jobs");
-const WEBHOOK: &str = env!("CARGO_BIN_EXE_webhook");
-const SINGLE_TABLE: &str = env!("CARGO_BIN_EXE_single_table");
-
-/// Checks that the program succeeds and prints all of this.
-#[track_caller]
-fn says(program: &str, arguments: &[&str], lines: &[&str]) {
-    let (status, output) = run(program, arguments);
-    assert_eq!(status, 0, "{output}");
-    for line in lines {
-        assert!(output.contains(line), "no `{line}`:\n{output}");
-    }
+fn on_nats(name: &str, case: fn(&str)) -> Trial {
+    on_servers(name.to_owned(), &["nats"], move |urls| case(&urls[0]))
 }
 
 fn on_a_store(store: &str, product: &str) {
     let store = ["--store", store];
-    says(GHOST_JOBS, &store, &[product, "built"]);
-    says(ACCOUNT_CHANGE, &store, &[product]);
-    says(SAGA, &store, &[product]);
-    says(JOBS, &store, &[product]);
-    says(WEBHOOK, &store, &[product, "Every event had one effect"]);
-}
-
-/// Checks that the file in `output`, which the README links to, shows the program's output.
-#[track_caller]
-fn is_shown(file: &str, lines: &str) {
-    for line in lines.lines() {
-        assert!(file.contains(line), "not in the file: {line}");
+    run(GHOST_JOBS, &store).ended(0, &[product, "built"]);
+    for program in [ACCOUNT_CHANGE, SAGA, JOBS] {
+        run(program, &store).ended(0, &[product]);
     }
+    run(WEBHOOK, &store).ended(0, &[product, "Every event had one effect"]);
 }
 
 /// A few are enough on each store: the points of the kills are a matter of chance.
 fn payments_on_a_store(store: &str, product: &str) {
     let few = ["--store", store, "--payments=60", "--kills=3"];
-    says(
-        PAYMENTS,
-        &few,
-        &[product, "Everybody was charged exactly once."],
-    );
+    run(PAYMENTS, &few).ended(0, &[product, "Everybody was charged exactly once."]);
+}
+
+fn single_table_on_postgres(store: &str, _: &str) {
+    let once = "Every order was placed exactly once.";
+    run(SINGLE_TABLE, &["--store", store]).ended(0, &[once]);
+}
+
+/// Checks that the file in `output`, which the README links to, shows the program's output.
+#[track_caller]
+fn is_shown(file: &str, output: &str) {
+    for line in output.lines() {
+        assert!(file.contains(line), "not in the file: {line}");
+    }
 }
 
 fn payments() {
-    let (status, output) = run(PAYMENTS, &[]);
-    assert_eq!(status, 0, "{output}");
-    let number = |label: &str| {
-        let line = output
-            .lines()
-            .find(|line| line.trim_start().starts_with(label));
-        let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok());
-        number.unwrap_or_else(|| panic!("no {label}:\n{output}"))
-    };
-    assert_eq!(
-        (number("charges"), number("payments")),
-        (200, 200),
-        "{output}"
-    );
+    let ran = run(PAYMENTS, &[]);
+    ran.ended(0, &[]);
+    let number = |label| ran.number(label, "");
+    let output = &ran.stdout;
+    assert_eq!((number("charges"), number("payments")), (200, 200));
     assert_eq!(number("reuse"), 400, "{output}");
     assert!(number("kills") > 0 && number("replays") > 0, "{output}");
 }
 
 fn ghost_jobs() {
-    let (status, output) = run(GHOST_JOBS, &[]);
-    assert_eq!(status, 0, "{output}");
-    assert!(output.contains("\"my café\"                 duplicate of job 1, waiting"));
-    assert!(
-        output.contains("click   64 at once                1 job\n"),
-        "{output}"
+    let ran = run(GHOST_JOBS, &[]);
+    ran.ended(
+        0,
+        &[
+            "\"my café\"                 duplicate of job 1, waiting",
+            "click   64 at once                1 job\n",
+            "Every requested build was made exactly once.",
+        ],
     );
-    assert!(output.contains("Every requested build was made exactly once."));
     // Any tab of the storm may win.
-    is_shown(
-        include_str!("output/ghost_jobs.txt"),
-        &output[..output.find("worker  job storm").unwrap()],
-    );
+    let end = ran.stdout.find("worker  job storm").unwrap();
+    is_shown(include_str!("output/ghost_jobs.txt"), &ran.stdout[..end]);
 }
 
 fn saga() {
-    let (status, output) = run(SAGA, &[]);
-    assert_eq!(status, 0, "{output}");
-    assert_eq!(output.matches("killed").count(), 1, "{output}");
-    assert_eq!(
-        output.matches(":before").count() + output.matches(":after").count(),
-        14
-    );
-    assert!(output.contains("Every step was done exactly once."));
-    is_shown(include_str!("output/saga.txt"), &output);
+    let ran = run(SAGA, &[]);
+    let Ran { stdout, .. } = ran.ended(0, &["Every step was done exactly once."]);
+    assert_eq!(stdout.matches("killed").count(), 1, "{stdout}");
+    let points = [":before", ":after"].map(|point| stdout.matches(point).count());
+    assert_eq!(points, [7, 7]);
+    is_shown(include_str!("output/saga.txt"), stdout);
 }
 
 fn account_change() {
-    let (status, output) = run(ACCOUNT_CHANGE, &[]);
-    assert_eq!(status, 0, "{output}");
-    assert_eq!(output.matches("1 account(s)").count(), 6, "{output}");
-    is_shown(include_str!("output/account_change.txt"), &output);
-    let (status, output) = run(ACCOUNT_CHANGE, &["--sabotage"]);
-    assert_eq!(status, 1, "the sabotage is not found out:\n{output}");
-    assert!(output.contains("2 account(s)"), "{output}");
+    let ran = run(ACCOUNT_CHANGE, &[]);
+    let Ran { stdout, .. } = ran.ended(0, &[]);
+    assert_eq!(stdout.matches("1 account(s)").count(), 6, "{stdout}");
+    is_shown(include_str!("output/account_change.txt"), stdout);
+    run(ACCOUNT_CHANGE, &["--sabotage"]).ended(1, &["2 account(s)"]);
 }
 
 fn single_table() {
     for orders in ["100", "1"] {
-        let arguments = ["--orders", orders, "--seed", "7"];
-        says(
-            SINGLE_TABLE,
-            &arguments,
-            &["Every order was placed exactly once."],
-        );
+        let once = "Every order was placed exactly once.";
+        run(SINGLE_TABLE, &["--orders", orders, "--seed", "7"]).ended(0, &[once]);
     }
 }
 
-fn single_table_on_postgres(store: &str, product: &str) {
-    if product == "PostgreSQL " {
-        says(
-            SINGLE_TABLE,
-            &["--store", store],
-            &["Every order was placed exactly once."],
-        );
+fn every_mail_is_sent_once_by_whichever_worker() {
+    for seed in ["1", "2"] {
+        let ran = run(JOBS, &["--seed", seed, "--mails=80"]);
+        ran.ended(0, &["Every mail was sent exactly once"]);
+        let number = |label| ran.number(label, "");
+        let output = &ran.stdout;
+        assert_eq!(number("mails"), 80);
+        assert!(number("pushed") > 80, "{output}");
+        assert!(number("failed") > 0, "{output}");
+        assert_eq!(number("sent") + number("failed"), 80);
+        assert!(number("begun") > 80, "some are tried again: {output}");
     }
+}
+
+fn without_the_layer_mails_are_sent_again() {
+    let ran = run(JOBS, &["--seed=1", "--mails=40", "--sabotage"]);
+    ran.ended(1, &["was sent 2 times"]);
+}
+
+fn every_event_of_the_file_has_one_effect_or_is_refused() {
+    for seed in ["1", "2"] {
+        let ran = run(WEBHOOK, &["--seed", seed]);
+        let output = &ran.stdout;
+        ran.ended(0, &["187 events", "Every event had one effect"]);
+        let effects = ran.number("effects", "");
+        let heard = ran.number("200", "  handled");
+        let unheard = ran.number("hung up", "sent again");
+        assert!(heard <= effects && heard + unheard >= effects, "{output}");
+        assert!((100..187).contains(&effects), "some are refused: {output}");
+        assert!(ran.number("deliveries", "shuffled") > 187, "{output}");
+        for (status, remark) in [
+            ("401", "the signature is wrong"),
+            ("200", "not handled"),
+            ("200", "handled before"),
+        ] {
+            assert!(ran.number(status, remark) > 0, "{output}");
+        }
+    }
+}
+
+fn one_delivery_at_a_time_is_as_good() {
+    run(WEBHOOK, &["--seed=3", "--concurrency=1"]).ended(0, &[]);
+}
+
+fn a_receiver_that_forgets_is_found_out() {
+    run(WEBHOOK, &["--seed=1", "--sabotage"]).ended(1, &["had 2 effects"]);
+}
+
+fn a_missing_file_is_explained() {
+    run(WEBHOOK, &["--input", "/no/such/file"]).is_stopped(&["/no/such/file"]);
+}
+
+fn every_order_is_shipped_once(broker: &str) {
+    let ran = run(QUEUE, &["--broker", broker, "--orders=100", "--kills=6"]);
+    let shipped = "Every order was shipped exactly once";
+    ran.ended(0, &[shipped, "recorded as idem.poison"]);
+    let number = |label| ran.number(label, "");
+    let output = &ran.stdout;
+    assert_eq!(number("killed"), 6, "{output}");
+    assert!(number("died") > 0, "{output}");
+    assert!(number("taken over") > 0, "{output}");
+    assert_eq!(number("shipped") + number("failed"), 100, "{output}");
+}
+
+fn a_run_without_kills(broker: &str) {
+    run(QUEUE, &["--broker", broker, "--orders=20", "--kills=0"]).ended(0, &[]);
+}
+
+fn without_a_broker(_: &str) {
+    run(QUEUE, &["--orders=20", "--kills=1"]).ended(0, &["NATS JetStream"]);
+}
+
+fn no_claims(broker: &str) {
+    let ran = run(QUEUE, &["--broker", broker, "--orders=60", "--sabotage"]);
+    ran.ended(1, &["shipped 2 times"]);
+}
+
+fn a_missing_broker_is_explained() {
+    let ran = run(QUEUE, &["--broker", "nats://127.0.0.1:1"]);
+    ran.is_stopped(&["cargo xtask servers up nats"]);
 }
 
 fn a_store_that_cannot_be_used_is_explained() {
-    for program in [PAYMENTS, GHOST_JOBS, SAGA, ACCOUNT_CHANGE, SINGLE_TABLE] {
-        let (status, output) = run(program, &["--store", "oracle://localhost"]);
-        assert_eq!(status, 2, "{output}");
-        assert!(
-            output.contains("--store") || output.contains("oracle"),
-            "{output}"
-        );
+    let oracle = ["--store", "oracle://localhost"];
+    for program in [ACCOUNT_CHANGE, GHOST_JOBS, JOBS, PAYMENTS, SAGA, WEBHOOK] {
+        run(program, &oracle).is_stopped(&["`oracle` is no store"]);
     }
-}
-
-fn main() -> ExitCode {
-    let cases: [(&str, fn()); 6] = [
-        ("payments", payments),
-        ("ghost_jobs", ghost_jobs),
-        ("saga", saga),
-        ("account_change", account_change),
-        ("single_table", single_table),
-        (
-            "a_store_that_cannot_be_used_is_explained",
-            a_store_that_cannot_be_used_is_explained,
-        ),
-    ];
-    let trial = |(name, case): (&str, fn())| {
-        Trial::test(name, move || {
-            case();
-            Ok(())
-        })
-    };
-    let mut trials: Vec<Trial> = cases.into_iter().map(trial).collect();
-    trials.extend(servers::trials("patterns", on_a_store));
-    trials.extend(servers::trials("payments", payments_on_a_store));
-    trials.extend(servers::trials("single_table", single_table_on_postgres).take(1));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(SINGLE_TABLE, &oracle).is_stopped(&["--store: sqlite:PATH or postgres://"]);
 }

@@ -3,12 +3,14 @@
 mod support;
 
 use std::io::Write;
+use std::ops::Deref;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
 
-use support::{Storm, command, eventually, servers};
+use support::{Ran, on_stores, trials};
 
 const EVENTS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -16,57 +18,100 @@ const EVENTS: &str = concat!(
 );
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let cases: &[(&str, fn())] = &[
-        ("every_effect_happens_once", every_effect_happens_once),
-        ("crashes_change_nothing", crashes_change_nothing),
-        ("same_seed_same_plan", same_seed_same_plan),
-        ("other_payloads_are_refused", other_payloads_are_refused),
-        (
-            "too_short_leases_only_cost_time",
-            too_short_leases_only_cost_time,
-        ),
-        ("sabotage_is_noticed", sabotage_is_noticed),
-        (
-            "at_most_twenty_keys_are_listed",
-            at_most_twenty_keys_are_listed,
-        ),
-        ("real_events_are_delivered", real_events_are_delivered),
-        (
-            "events_without_the_key_have_a_line",
-            events_without_the_key_have_a_line,
-        ),
-        (
-            "bad_lines_stop_or_are_counted",
-            bad_lines_stop_or_are_counted,
-        ),
-        ("standard_input_is_read", standard_input_is_read),
-        ("large_payloads_do_not_block", large_payloads_do_not_block),
-        (
-            "wrong_arguments_are_explained",
-            wrong_arguments_are_explained,
-        ),
-        ("nothing_is_left_behind", nothing_is_left_behind),
-        ("closed_output_is_no_panic", closed_output_is_no_panic),
-        ("deadline_stops_it", deadline_stops_it),
-        (
-            "workers_end_with_their_parent",
-            workers_end_with_their_parent,
-        ),
-        #[cfg(unix)]
-        ("interrupt_stops_it", interrupt_stops_it),
+    let mut all = trials![
+        every_effect_happens_once,
+        crashes_change_nothing,
+        same_seed_same_plan,
+        other_payloads_are_refused,
+        too_short_leases_only_cost_time,
+        sabotage_is_noticed,
+        at_most_twenty_keys_are_listed,
+        real_events_are_delivered,
+        events_without_the_key_have_a_line,
+        bad_lines_stop_or_are_counted,
+        standard_input_is_read,
+        large_payloads_do_not_block,
+        wrong_arguments_are_explained,
+        nothing_is_left_behind,
+        closed_output_is_no_panic,
+        deadline_stops_it,
+        workers_end_with_their_parent,
     ];
-    let mut trials: Vec<Trial> = cases
-        .iter()
-        .map(|&(name, case)| {
-            Trial::test(name, move || {
-                case();
-                Ok(())
-            })
-        })
-        .collect();
-    trials.extend(servers::trials("every_effect_happens_once", once_there));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    #[cfg(unix)]
+    all.extend(trials![interrupt_stops_it,]);
+    all.extend(on_stores("every_effect_happens_once", once_there));
+    support::main(all)
+}
+
+struct Storm {
+    ran: Ran,
+    /// The last line of standard output; `null` if it is not JSON.
+    json: Value,
+}
+
+fn command(arguments: &[&str]) -> Command {
+    support::command(env!("CARGO_BIN_EXE_storm"), arguments)
+}
+
+impl Deref for Storm {
+    type Target = Ran;
+
+    fn deref(&self) -> &Ran {
+        &self.ran
+    }
+}
+
+impl Storm {
+    fn run(arguments: &[&str]) -> Self {
+        Self::of(command(arguments).arg("--json").output().unwrap())
+    }
+
+    fn with_input(arguments: &[&str], input: &[u8]) -> Self {
+        let mut child = command(arguments)
+            .args(["--input", "-", "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that stops at a bad line does not read the rest.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        Self::of(child.wait_with_output().unwrap())
+    }
+
+    fn of(output: Output) -> Self {
+        let ran = Ran::from(output);
+        let last = ran.stdout.lines().last().unwrap_or_default();
+        let json = serde_json::from_str(last).unwrap_or_default();
+        Self { ran, json }
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.json[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no number `{name}`:\n{}{}", self.stdout, self.stderr))
+    }
+
+    /// Checks that every effect happened once and every delivery was answered.
+    #[track_caller]
+    fn is_clean(&self, requests: u64, deliveries: u64) {
+        self.ended(0, &["Every effect happened exactly once."]);
+        assert_eq!(self.number("requests"), requests);
+        assert_eq!(self.number("effects"), requests);
+        assert_eq!(self.number("violations"), 0);
+        assert_eq!(self.number("deliveries"), deliveries);
+        let answers = ["fresh", "replays", "conflicts"].map(|name| self.number(name));
+        assert_eq!(answers.iter().sum::<u64>(), deliveries, "{answers:?}");
+    }
+}
+
+#[track_caller]
+fn eventually(mut happened: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !happened() {
+        assert!(Instant::now() < deadline, "it did not happen within 30 s");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn once_there(store: &str, product: &str) {
@@ -81,32 +126,15 @@ fn every_effect_happens_once() {
     storm.is_clean(200, 1_000);
     assert_eq!(storm.number("seed"), 11);
     assert_eq!(storm.json["store"], "sqlite");
-    assert!(
-        storm.json["product"]
-            .as_str()
-            .unwrap()
-            .starts_with("SQLite 3.")
-    );
+    let product = storm.json["product"].as_str().unwrap();
+    assert!(product.starts_with("SQLite 3."), "{product}");
     for name in ["p50_ms", "p99_ms", "deliveries_per_second", "seconds"] {
         assert!(storm.json[name].as_f64().unwrap() > 0.0, "{name}");
     }
-    for label in [
-        "requests",
-        "deliveries",
-        "takeovers",
-        "latency p99",
-        "elapsed",
-    ] {
-        assert!(storm.stdout.contains(label), "{label}");
-    }
-    assert!(
-        storm
-            .stdout
-            .lines()
-            .rev()
-            .skip(1)
-            .all(|line| line.chars().count() <= 100)
-    );
+    let labels = "requests,deliveries,takeovers,latency p99,elapsed";
+    storm.ended(0, &labels.split(',').collect::<Vec<_>>());
+    let mut lines = storm.stdout.lines().rev().skip(1);
+    assert!(lines.all(|line| line.chars().count() <= 100));
 }
 
 fn crashes_change_nothing() {
@@ -160,11 +188,10 @@ fn sabotage_is_noticed() {
     ] {
         let sabotage = format!("--sabotage={how}");
         let storm = Storm::run(&["--requests=40", "--crash-rate=0.8", "--seed=4", &sabotage]);
-        assert_eq!(storm.status, 1, "{how}: {}{}", storm.stdout, storm.stderr);
+        storm.ended(1, &[expected]);
         assert!(storm.number("violations") > 0);
         let key = storm.json["offending"][0]["key"].as_str().unwrap();
-        assert!(storm.stdout.contains(&format!("\n  {key}: ")), "{how}");
-        assert!(storm.stdout.contains(expected), "{how}: {}", storm.stdout);
+        storm.ended(1, &[&format!("\n  {key}: ")]);
     }
 }
 
@@ -172,11 +199,7 @@ fn at_most_twenty_keys_are_listed() {
     let storm = Storm::run(&["--requests=31", "--sabotage=no-effect", "--crash-rate=0"]);
     assert_eq!(storm.number("violations"), 31);
     assert_eq!(storm.json["offending"].as_array().unwrap().len(), 20);
-    assert!(
-        storm.stdout.contains("\n  and 11 more\n"),
-        "{}",
-        storm.stdout
-    );
+    storm.ended(1, &["\n  and 11 more\n"]);
 }
 
 fn real_events_are_delivered() {
@@ -234,51 +257,26 @@ fn large_payloads_do_not_block() {
 }
 
 fn wrong_arguments_are_explained() {
-    for (arguments, reasons) in [
-        (
-            &["--store=sqlite::memory:"][..],
-            &["belongs to one process"][..],
-        ),
-        (&["--store=sqlite:"], &["needs a file"]),
-        (
-            &["--store=sqlite:/no/such/folder/x.db"],
-            &["/no/such/folder/x.db", "folder exists"],
-        ),
-        (
-            &["--store=oracle://localhost"],
-            &["`oracle`", "postgres://", "mongodb://", "hybrid+redis://"],
-        ),
-        (
-            &["--store=hybrid+redis://localhost"],
-            &["`hybrid+redis`", "+DATABASE"],
-        ),
-        (
-            &["--store=postgres://me:secret@127.0.0.1:1/x"],
-            &["127.0.0.1:1 cannot be reached"],
-        ),
-        (
-            &["--store=mongodb://me:secret@127.0.0.1:1"],
-            &["MongoDB at 127.0.0.1:1 cannot be reached"],
-        ),
-        (
-            &["--store=redis://me:secret@127.0.0.1:1/2"],
-            &["Redis at 127.0.0.1:1/2 cannot be reached"],
-        ),
-        (
-            &["--store=hybrid+valkey://:secret@127.0.0.1:1+sqlite:unused.db"],
-            &["Redis at 127.0.0.1:1 cannot be reached"],
-        ),
-        (
-            &["--input=/no/such/file"],
-            &["/no/such/file", "cannot be opened"],
-        ),
-        (&["--input=x", "--key=event"], &["`/event`"]),
-        (&["--crash-rate=2"], &["from 0 to 1"]),
-        (&["--key=/id"], &["--input"]),
-        (&["--requests=10000000", "--retries=10000"], &["--retries"]),
-    ] {
-        let storm = Storm::run(arguments);
-        storm.is_stopped(reasons);
+    // Each line has arguments and what the command says.
+    let cases = "
+        --store=sqlite::memory: => belongs to one process
+        --store=sqlite: => needs a file
+        --store=sqlite:/no/such/folder/x.db => /no/such/folder/x.db, folder exists
+        --store=oracle://localhost => `oracle`, postgres://, mongodb://, hybrid+redis://
+        --store=hybrid+redis://localhost => `hybrid+redis`, +DATABASE
+        --store=postgres://me:secret@127.0.0.1:1/x => 127.0.0.1:1 cannot be reached
+        --store=mongodb://me:secret@127.0.0.1:1 => MongoDB at 127.0.0.1:1 cannot be reached
+        --store=redis://me:secret@127.0.0.1:1/2 => Redis at 127.0.0.1:1/2 cannot be reached
+        --store=hybrid+valkey://:secret@127.0.0.1:1+sqlite:x.db => Redis at 127.0.0.1:1 cannot be reached
+        --input=/no/such/file => /no/such/file, cannot be opened
+        --input=x --key=event => `/event`
+        --crash-rate=2 => from 0 to 1
+        --key=/id => --input
+        --requests=10000000 --retries=10000 => --retries";
+    for case in cases.trim().lines() {
+        let (arguments, reasons) = case.split_once(" => ").unwrap();
+        let storm = Storm::run(&arguments.split_whitespace().collect::<Vec<_>>());
+        storm.is_stopped(&reasons.split(", ").collect::<Vec<_>>());
         assert!(!storm.stderr.contains("secret"), "{}", storm.stderr);
     }
 }
@@ -315,7 +313,6 @@ fn nothing_is_left_behind() {
 /// Returns the number of tables in the file.
 fn tables(file: &Path) -> i64 {
     use idem_sqlite::sqlx::{Connection, SqliteConnection, query_scalar};
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
     let count = async {
         let url = format!("sqlite:{}", file.display());
         let mut connection = SqliteConnection::connect(&url).await?;
@@ -323,12 +320,8 @@ fn tables(file: &Path) -> i64 {
             .fetch_one(&mut connection)
             .await
     };
-    runtime
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(count)
-        .unwrap()
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(count).unwrap()
 }
 
 fn closed_output_is_no_panic() {

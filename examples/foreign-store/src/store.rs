@@ -4,14 +4,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::decision::{
+    ClaimDecision, StepDecision, decide, decide_release, decide_renewal, decide_seal,
+};
 use idem_core::backend::{check, whole_millis_as_micros};
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy,
+    Claim, ClaimOutcome, ClaimRequest, Completed, Effect, Error, ErrorKind, Failed, Failure,
+    IdempotencyStore, InFlight, Key, Limits, Record, RecordInfo, Response, Result, StalePolicy,
+    Timestamp,
 };
 
 use crate::file::{Table, with_table};
-use crate::row::{Row, State};
+use crate::row::Row;
 
 const BACKEND: &str = "foreign";
 
@@ -28,57 +32,53 @@ impl FileStore {
     }
 
     /// Runs `change` on a thread where waiting for the lock blocks no other task. `change` returns
-    /// whether it changed anything.
+    /// also whether it changed anything.
     async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,
-        change: impl FnOnce(&mut Table, i64) -> (Result<T>, bool) + Send + 'static,
+        change: impl FnOnce(&mut Table, Timestamp) -> Result<(T, bool)> + Send + 'static,
     ) -> Result<T> {
         let path = self.path.clone();
-        let work = move || {
-            with_table(&path, |table| {
-                let now = table.now();
-                change(table, now)
-            })
-        };
+        let work = move || with_table(&path, change);
         let done = match tokio::task::spawn_blocking(work).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => Err(unavailable(error)),
             Err(error) => Err(unavailable(error)),
         };
-        done.map_err(|error| error.at(BACKEND, operation))
+        done.map_err(at(operation))
     }
 
+    /// Seals the claim with the record that `sealed` makes.
     async fn seal(
         &self,
         operation: &'static str,
         claim: &Claim,
-        state: impl FnOnce(i64) -> State + Send + 'static,
         retention: i64,
+        sealed: impl FnOnce(RecordInfo, Timestamp) -> Record + Send + 'static,
     ) -> Result<()> {
         let claim = claim.clone();
         self.run(operation, move |table, now| {
-            let sealed = owned(table, &claim, now).and_then(|row| {
-                let state = state(now);
-                match (&row.state, &state) {
-                    (State::InFlight, _) => {}
-                    (State::Completed(old, _), State::Completed(new, _)) if old == new => {
-                        return Ok(false);
-                    }
-                    (State::Failed(old, _), State::Failed(new, _)) if old == new => {
-                        return Ok(false);
-                    }
-                    _ => return Err(Error::already_sealed()),
-                }
-                row.state = state;
-                row.expires_at = now.saturating_add(retention);
-                Ok(true)
-            });
-            let changed = matches!(sealed, Ok(true));
-            (sealed.map(drop), changed)
+            let row = row(table, &claim)?;
+            let mut info = row.record.info().clone();
+            info.expires_at = later(now, retention);
+            let sealed = sealed(info, now);
+            let is_same = || match (&row.record, &sealed) {
+                (Record::Completed(old), Record::Completed(new)) => old.response == new.response,
+                (Record::Failed(old), Record::Failed(new)) => old.failure == new.failure,
+                _ => false,
+            };
+            let applies = applies(decide_seal(Some(&row.facts()), &claim, is_same, now))?;
+            if applies {
+                row.record = sealed;
+            }
+            Ok(((), applies))
         })
         .await
     }
+}
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
 }
 
 /// A file error may come after the file was replaced, so the effect is unknown.
@@ -93,89 +93,82 @@ fn name(key: &Key) -> String {
     [key.scope(), key.operation(), key.id()].join("\0")
 }
 
-fn owned<'a>(table: &'a mut Table, claim: &Claim, now: i64) -> Result<&'a mut Row> {
+fn row<'a>(table: &'a mut Table, claim: &Claim) -> Result<&'a mut Row> {
     let row = table.rows.get_mut(&name(claim.key()));
-    row.filter(|row| row.is_live(now) && row.is_owned_by(claim))
-        .ok_or_else(Error::claim_lost)
+    row.ok_or_else(Error::claim_lost)
+}
+
+fn later(now: Timestamp, micros: i64) -> Timestamp {
+    Timestamp::from_micros(now.as_micros().saturating_add(micros))
+}
+
+/// Returns whether the step has to be written.
+fn applies(decision: StepDecision) -> Result<bool> {
+    match decision {
+        StepDecision::Apply => Ok(true),
+        StepDecision::Done => Ok(false),
+        StepDecision::Lost => Err(Error::claim_lost()),
+        StepDecision::AlreadySealed => Err(Error::already_sealed()),
+    }
 }
 
 /// Returns the outcome of a claim, and whether it changed the table.
-fn claim(table: &mut Table, request: &ClaimRequest, now: i64) -> (ClaimOutcome, bool) {
-    let row = table.rows.get_mut(&name(request.key()));
-    let Some(row) = row.filter(|row| row.is_live(now)) else {
-        return (acquire(table, request, now, None), true);
-    };
-    let mut changed = false;
-    if row.request.fingerprint() == request.fingerprint() {
-        let own = row.state == State::InFlight && row.owner == request.attempt();
-        let retried =
-            matches!(row.state, State::Failed(..)) && request.on_failed() == FailedPolicy::Retry;
-        let fails = row.may_not_be_taken_over() || request.on_stale() == StalePolicy::Fail;
-        if own || retried || (row.is_stale(now) && !fails) {
-            let before = row.clone();
-            return (acquire(table, request, now, Some((before, own))), true);
-        }
-        if row.is_stale(now) {
-            row.abandon(now);
-            changed = true;
-        }
-    }
-    let record = row.record(now).expect("the row is live");
-    (
-        ClaimOutcome::from_record(record, request.fingerprint()),
-        changed,
-    )
-}
-
-/// Makes the request the holder; `before` is the earlier row, and whether it was the request's own.
-fn acquire(
+fn claim(
     table: &mut Table,
     request: &ClaimRequest,
-    now: i64,
-    before: Option<(Row, bool)>,
-) -> ClaimOutcome {
-    let (token, attempts, created_at) = match before {
-        Some((row, true)) => (row.token, row.attempts, row.created_at),
-        Some((row, false)) => (table.next_token(now), row.attempts + 1, row.created_at),
-        None => (table.next_token(now), 1, now),
-    };
-    let lease_ends_at = now.saturating_add(whole_millis_as_micros(request.lease()));
-    let row = Row {
-        request: request.clone(),
-        owner: request.attempt(),
-        token,
-        attempts,
-        created_at,
-        lease_ends_at,
-        expires_at: lease_ends_at.saturating_add(whole_millis_as_micros(request.retention())),
-        state: State::InFlight,
-    };
-    let claim = row.claim(now);
-    table.rows.insert(name(request.key()), row);
-    ClaimOutcome::Acquired(claim)
-}
-
-fn release(table: &mut Table, claim: &Claim, now: i64) -> (Result<()>, bool) {
-    let row = table.rows.get_mut(&name(claim.key()));
-    match row.filter(|row| row.is_owned_by(claim)) {
-        Some(row) if row.state == State::Released => (Ok(()), false),
-        Some(row) if row.state == State::InFlight && row.is_live(now) => {
-            row.state = State::Released;
-            (Ok(()), true)
+    now: Timestamp,
+) -> Result<(ClaimOutcome, bool)> {
+    let name = name(request.key());
+    let found = table.rows.get_mut(&name);
+    let facts = found.as_ref().map(|row| row.facts());
+    let before = found.as_ref().map(|row| row.record.info().clone());
+    let decision = decide(facts.as_ref(), request, now);
+    let (token, attempts, created_at) = match (decision, found, before) {
+        (ClaimDecision::Report | ClaimDecision::Abandon, Some(row), _) => {
+            let is_abandoned = decision == ClaimDecision::Abandon;
+            if is_abandoned {
+                row.abandon(now);
+            }
+            let outcome = ClaimOutcome::from_record(row.seen(now), request.fingerprint());
+            return Ok((outcome, is_abandoned));
         }
-        _ => (Err(Error::claim_lost()), false),
-    }
+        (ClaimDecision::Own, _, Some(own)) => (own.token, own.attempts, own.created_at),
+        (ClaimDecision::TakeOver | ClaimDecision::Retry, _, Some(before)) => {
+            let token = table.next_token(now)?;
+            (token, before.attempts + 1, before.created_at)
+        }
+        _ => (table.next_token(now)?, 1, now),
+    };
+    let lease_ends_at = later(now, whole_millis_as_micros(request.lease()));
+    let expires_at = later(lease_ends_at, whole_millis_as_micros(request.retention()));
+    let info = RecordInfo::new(*request.fingerprint(), token, attempts)
+        .with_times(created_at, expires_at, now)
+        .with_metadata(request.metadata().clone());
+    let row = Row {
+        attempt: request.attempt(),
+        record: Record::InFlight(InFlight {
+            info,
+            lease_ends_at,
+            on_stale: request.on_stale(),
+        }),
+        is_released: false,
+    };
+    let claim = row.claim(request.key(), now, lease_ends_at);
+    table.rows.insert(name, row);
+    Ok((ClaimOutcome::Acquired(claim), true))
 }
 
-fn renew(table: &mut Table, claim: &Claim, lease: i64, now: i64) -> Result<Claim> {
-    let row = owned(table, claim, now)?;
-    if row.state != State::InFlight {
+fn renew(table: &mut Table, claim: &Claim, lease: i64, now: Timestamp) -> Result<(Claim, bool)> {
+    let row = row(table, claim)?;
+    applies(decide_renewal(Some(&row.facts()), claim, now))?;
+    let Record::InFlight(held) = &mut row.record else {
         return Err(Error::claim_lost());
-    }
-    let longer = (now.saturating_add(lease) - row.lease_ends_at).max(0);
-    row.lease_ends_at += longer;
-    row.expires_at += longer;
-    Ok(row.claim(now))
+    };
+    let longer = later(now, lease).saturating_since(held.lease_ends_at);
+    held.lease_ends_at = held.lease_ends_at.saturating_add(longer);
+    held.info.expires_at = held.info.expires_at.saturating_add(longer);
+    let lease_ends_at = held.lease_ends_at;
+    Ok((row.claim(claim.key(), now, lease_ends_at), true))
 }
 
 #[async_trait]
@@ -189,13 +182,10 @@ impl IdempotencyStore for FileStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        check::claim(request, &self.limits()).map_err(|error| error.at(BACKEND, "claim"))?;
+        check::claim(request, &self.limits()).map_err(at("claim"))?;
         let request = request.clone();
-        self.run("claim", move |table, now| {
-            let (outcome, changed) = claim(table, &request, now);
-            (Ok(outcome), changed)
-        })
-        .await
+        self.run("claim", move |table, now| claim(table, &request, now))
+            .await
     }
 
     async fn complete(
@@ -206,73 +196,84 @@ impl IdempotencyStore for FileStore {
     ) -> Result<()> {
         let retention = check::retention(retention)
             .and_then(|kept| check::response(response, &self.limits()).map(|_| kept))
-            .map_err(|error| error.at(BACKEND, "complete"))?;
+            .map_err(at("complete"))?;
         let response = response.clone();
-        let state = |now| State::Completed(response, now);
-        self.seal("complete", claim, state, retention).await
+        let sealed = |info, sealed_at| {
+            Record::Completed(Completed {
+                info,
+                response,
+                sealed_at,
+            })
+        };
+        self.seal("complete", claim, retention, sealed).await
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
         let retention = check::retention(retention)
             .and_then(|kept| check::failure(failure, &self.limits()).map(|_| kept))
-            .map_err(|error| error.at(BACKEND, "fail"))?;
+            .map_err(at("fail"))?;
         let failure = failure.clone();
-        let state = |now| State::Failed(failure, now);
-        self.seal("fail", claim, state, retention).await
+        let sealed = |info, sealed_at| {
+            Record::Failed(Failed {
+                info,
+                failure,
+                sealed_at,
+            })
+        };
+        self.seal("fail", claim, retention, sealed).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
         let claim = claim.clone();
-        self.run("release", move |table, now| release(table, &claim, now))
-            .await
-    }
-
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        let lease = check::lease(lease).map_err(|error| error.at(BACKEND, "renew"))?;
-        let claim = claim.clone();
-        self.run("renew", move |table, now| {
-            let renewed = renew(table, &claim, lease, now);
-            let changed = renewed.is_ok();
-            (renewed, changed)
+        self.run("release", move |table, now| {
+            let row = row(table, &claim)?;
+            let applies = applies(decide_release(Some(&row.facts()), &claim, now))?;
+            row.is_released = true;
+            Ok(((), applies))
         })
         .await
     }
 
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        let lease = check::lease(lease).map_err(at("renew"))?;
+        let claim = claim.clone();
+        self.run("renew", move |table, now| renew(table, &claim, lease, now))
+            .await
+    }
+
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
         let name = name(key);
-        let lookup = move |table: &mut Table, now| {
-            (
-                Ok(table.rows.get(&name).and_then(|row| row.record(now))),
-                false,
-            )
-        };
-        self.run("get", lookup).await
+        self.run("get", move |table, now| {
+            let row = table.rows.get(&name).filter(|row| row.facts().is_live(now));
+            Ok((row.map(|row| row.seen(now)), false))
+        })
+        .await
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(|error| error.at(BACKEND, "delete_expired"))?;
+        let limit = check::batch(limit).map_err(at("delete_expired"))?;
         self.run("delete_expired", move |table, now| {
-            let gone = table.rows.iter().filter(|(_, row)| !row.is_live(now));
-            let gone: Vec<_> = gone
-                .map(|(name, _)| name.clone())
-                .take(limit as usize)
-                .collect();
-            gone.iter().for_each(|name| drop(table.rows.remove(name)));
-            (Ok(gone.len() as u64), !gone.is_empty())
+            let is_gone = |_: &String, row: &mut Row| !row.facts().is_live(now);
+            let gone = table.rows.extract_if(.., is_gone).take(limit as usize);
+            let count = gone.count() as u64;
+            Ok((count, count > 0))
         })
         .await
     }
 
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(|error| error.at(BACKEND, "fail_abandoned"))?;
+        let limit = check::batch(limit).map_err(at("fail_abandoned"))?;
         self.run("fail_abandoned", move |table, now| {
-            let rows = table.rows.values_mut();
-            let fails = |row: &&mut Row| {
-                row.is_live(now) && row.is_stale(now) && row.may_not_be_taken_over()
+            let is_abandoned = |row: &&mut Row| {
+                let facts = row.facts();
+                facts.is_live(now) && facts.is_stale(now) && facts.on_stale == StalePolicy::Fail
             };
-            let failed = rows.filter(fails).take(limit as usize);
-            let count = failed.map(|row| row.abandon(now)).count() as u64;
-            (Ok(count), count > 0)
+            let abandoned = table.rows.values_mut().filter(is_abandoned);
+            let count = abandoned
+                .take(limit as usize)
+                .map(|row| row.abandon(now))
+                .count() as u64;
+            Ok((count, count > 0))
         })
         .await
     }

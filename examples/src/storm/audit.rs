@@ -2,9 +2,10 @@
 
 use idem_core::Fingerprint;
 
-use super::answer::{Answer, Outcome};
 use super::entry::Entry;
 use super::plan::Plan;
+use super::protocol::Outcome;
+use super::tally::Answer;
 use super::workload::Workload;
 
 /// The maximum number of effects of one key that are shown.
@@ -160,7 +161,7 @@ mod tests {
     use clap::Parser;
 
     use super::super::args::Args;
-    use super::super::generate::payments;
+    use super::super::workload::payments;
     use super::*;
 
     struct World {

@@ -5,24 +5,27 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indicatif::HumanCount;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::args::Args;
 use super::audit::{Audit, audit};
 use super::backend::{self, Backend};
-use super::generate::payments;
 use super::input;
 use super::lane::{Lane, Storm};
-use super::number::grouped;
 use super::plan::{self, Plan};
 use super::progress::Progress;
 use super::protocol::Setup;
 use super::report::Report;
 use super::seat::Seat;
-use super::signals::end_is_wanted;
-use super::stop::{Stop, chain};
+use super::stop::{OrStop, Stop, chain};
 use super::tally::{Event, Tally};
+use super::workload::payments;
+
+/// The maximum number of connections to a server, of a process and of all together: PostgreSQL's
+/// usual limit is 100.
+const MAX_CONNECTIONS: (u32, u32) = (8, 64);
 
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(100);
@@ -38,7 +41,7 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
         }
     };
     let plan = Plan::draw(&mut workload, args, seed);
-    let mut seat = Seat::choose(args)?;
+    let mut seat = Seat::choose(args.store.as_deref(), "storm", connections(args))?;
     let storm = Storm {
         setup: Setup {
             store: seat.location.url.clone(),
@@ -55,7 +58,7 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Stop::because("there is no runtime", &error))?;
+        .or_stop("there is no runtime")?;
     let report = runtime.block_on(run(args, seed, Arc::new(storm), &mut seat));
     seat.clear(args.keep);
     let report = report?;
@@ -66,14 +69,16 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
     })
 }
 
+fn connections(args: &Args) -> u32 {
+    let (each, all) = MAX_CONNECTIONS;
+    args.concurrency.min(each).min(all / args.processes).max(1)
+}
+
 async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Result<Report, Stop> {
     let backend = backend::open(&seat.location).await?;
-    let failed = |what: &'static str| {
-        move |error: idem_core::BoxError| Stop::because(format!("--store: {what}"), &*error)
-    };
-    let product = backend.product().await.map_err(failed("no version"))?;
+    let product = backend.product().await.or_stop("--store: no version")?;
     let created = backend.create().await;
-    let result = match created.map_err(failed("the tables cannot be created")) {
+    let result = match created.or_stop("--store: the tables cannot be created") {
         Ok(()) => storm_and_audit(args, &storm, &*backend).await,
         Err(stop) => Err(stop),
     };
@@ -108,10 +113,8 @@ async fn storm_and_audit(
     backend: &dyn Backend,
 ) -> Result<(Tally, Audit), Stop> {
     let tally = deliver(args, storm).await?;
-    let ledger = backend
-        .ledger()
-        .await
-        .map_err(|error| Stop::because("the ledger cannot be read", &*error))?;
+    let ledger = backend.ledger().await;
+    let ledger = ledger.or_stop("the ledger cannot be read")?;
     let audit = audit(&storm.workload, &storm.plan, &ledger, &tally.answers);
     Ok((tally, audit))
 }
@@ -144,8 +147,8 @@ async fn deliver(args: &Args, storm: &Arc<Storm>) -> Result<Tally, Stop> {
         Err(stop) if tally.answered == 0 => Err(stop),
         Err(stop) => Err(stop.after(format!(
             "{} of {} deliveries",
-            grouped(tally.answered),
-            grouped(deliveries as u64)
+            HumanCount(tally.answered),
+            HumanCount(deliveries as u64)
         ))),
     }
 }
@@ -165,14 +168,36 @@ async fn watch(
                 None => break,
             },
             Some(ended) = lanes.join_next() => {
-                ended.map_err(|error| Stop::because("a lane broke", &error))??;
+                ended.or_stop("a lane broke")??;
             }
             _ = tick.tick() => progress.show(tally),
         }
     }
     // The events end with the last lane, whose result may not have been read.
     while let Some(ended) = lanes.join_next().await {
-        ended.map_err(|error| Stop::because("a lane broke", &error))??;
+        ended.or_stop("a lane broke")??;
     }
     Ok(())
+}
+
+/// Returns when a signal ends the program: Ctrl-C, or on Unix SIGTERM or SIGHUP.
+async fn end_is_wanted() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let (Ok(mut terminate), Ok(mut hang_up)) = (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::hangup()),
+        ) {
+            tokio::select! {
+                _ = terminate.recv() => return,
+                _ = hang_up.recv() => return,
+                _ = tokio::signal::ctrl_c() => return,
+            }
+        }
+    }
+    if tokio::signal::ctrl_c().await.is_err() {
+        // Without a handler the signal itself ends the program.
+        std::future::pending::<()>().await;
+    }
 }

@@ -8,13 +8,12 @@ use idem_core::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::answer::Outcome;
 use super::args::Sabotage;
 use super::backend::{Backend, RETENTION, Settlement};
 use super::entry::Entry;
 use super::input::key;
 use super::point::Point;
-use super::protocol::{Order, Report};
+use super::protocol::{End, Order, Outcome, Report};
 use super::worker::say;
 
 /// How long a delivery may wait for an unreachable store or for the holder of its key.
@@ -46,12 +45,14 @@ impl Desk {
             _ => self.once(order, fingerprint, probe, &mut progress).await?,
         };
         probe.leave().await;
-        Ok(Report::Answer {
+        Ok(Report::Handled {
             delivery: order.delivery,
-            outcome,
-            waited: progress.waited,
-            fenced: progress.fenced,
-            receipt: String::from_utf8(receipt)?,
+            end: End {
+                outcome,
+                waited: progress.waited,
+                fenced: progress.fenced,
+                receipt: String::from_utf8(receipt)?,
+            },
         })
     }
 
@@ -116,12 +117,9 @@ impl Desk {
         probe.pass(Point::Working).await;
         some_work().await;
         let entry = Entry {
-            key: order.key.clone(),
-            fingerprint: fingerprint.to_string(),
             token: claim.token().as_i64(),
             attempts: i64::from(claim.attempts()),
-            delivery: i64::from(order.delivery),
-            worker: self.worker.clone(),
+            ..self.entry(order, fingerprint)
         };
         let settlement = Settlement {
             response: entry.response(),
@@ -157,16 +155,21 @@ impl Desk {
         order: &Order,
         fingerprint: &Fingerprint,
     ) -> Result<(Outcome, Vec<u8>), BoxError> {
-        let entry = Entry {
+        let entry = self.entry(order, fingerprint);
+        self.backend.append(&entry).await?;
+        Ok((Outcome::Fresh, entry.receipt()))
+    }
+
+    /// Returns the effect of a delivery without a claim.
+    fn entry(&self, order: &Order, fingerprint: &Fingerprint) -> Entry {
+        Entry {
             key: order.key.clone(),
             fingerprint: fingerprint.to_string(),
             token: 0,
             attempts: 0,
             delivery: i64::from(order.delivery),
             worker: self.worker.clone(),
-        };
-        self.backend.append(&entry).await?;
-        Ok((Outcome::Fresh, entry.receipt()))
+        }
     }
 }
 

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, stdin};
 
 use idem_core::fingerprint::canonical_json;
-use idem_core::{Fingerprint, Key};
+use idem_core::{BoxError, Fingerprint, Key};
+use indicatif::HumanCount;
 use serde_json::value::RawValue;
 
 use super::args::Args;
-use super::number::grouped;
 use super::plan;
 use super::pointer::Pointer;
-use super::stop::Stop;
+use super::stop::{OrStop, Stop};
 use super::workload::Workload;
 
 /// The scope of all requests.
@@ -32,6 +32,16 @@ pub(crate) struct Event {
     pub(crate) payload: Box<RawValue>,
 }
 
+impl Event {
+    pub(crate) fn new(id: String, payload: String) -> Result<Self, BoxError> {
+        Ok(Self {
+            id,
+            fingerprint: Fingerprint::json(&payload)?,
+            payload: RawValue::from_string(payload)?,
+        })
+    }
+}
+
 /// Returns the key with this id.
 pub(crate) fn key(id: &str) -> Result<Key, idem_core::Error> {
     Key::new(SCOPE, OPERATION, id)
@@ -48,7 +58,7 @@ pub(crate) fn read(input: &str, args: &Args) -> Result<Workload, Stop> {
             .by_ref()
             .take(MAX_LINE + 1)
             .read_until(b'\n', &mut bytes)
-            .map_err(|error| Stop::because(format!("{name} cannot be read"), &error))?;
+            .or_stop(format!("{name} cannot be read"))?;
         if count == 0 {
             break;
         }
@@ -76,8 +86,7 @@ fn open(input: &str) -> Result<(String, Box<dyn BufRead>), Stop> {
     if input == "-" {
         return Ok(("standard input".to_owned(), Box::new(stdin().lock())));
     }
-    let file = File::open(input)
-        .map_err(|error| Stop::because(format!("the input `{input}` cannot be opened"), &error))?;
+    let file = File::open(input).or_stop(format!("the input `{input}` cannot be opened"))?;
     Ok((format!("`{input}`"), Box::new(BufReader::new(file))))
 }
 
@@ -89,7 +98,7 @@ fn check_size(name: &str, line: u64, bytes: u64, total: u64) -> Result<(), Stop>
     };
     Err(Stop::new(format!(
         "{name}, line {line} {what} more than {} bytes; use a part of it, with one JSON object a line",
-        grouped(limit)
+        HumanCount(limit)
     )))
 }
 
@@ -98,7 +107,7 @@ fn empty(name: &str, workload: &Workload) -> Stop {
         0 => "holds no events".to_owned(),
         refused => format!(
             "has no line that can be used ({} refused)",
-            grouped(refused)
+            HumanCount(refused)
         ),
     };
     Stop::new(format!(

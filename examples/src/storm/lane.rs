@@ -5,10 +5,8 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Instant;
 
-use idem_core::Fingerprint;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::answer::Answer;
 use super::plan::Plan;
 use super::point::Point;
 use super::process::Process;
@@ -85,17 +83,15 @@ impl Lane {
     async fn handle(&mut self, report: Report, process: &mut Process) -> Result<(), Stop> {
         match report {
             Report::Ready => self.send_more(process).await?,
-            Report::Answer {
-                delivery,
-                outcome,
-                waited,
-                fenced,
-                receipt,
-            } => {
+            Report::Handled { delivery, end } => {
                 self.silent_deaths = 0;
-                let receipt = Fingerprint::raw(receipt);
-                let answer = Answer { outcome, receipt };
-                self.acknowledge(delivery, answer, waited, fenced);
+                self.under_way.remove(&delivery);
+                let sent = self.first_sent.remove(&delivery);
+                self.notify(Event::Answered {
+                    delivery,
+                    end,
+                    latency: sent.map(|sent| sent.elapsed()).unwrap_or_default(),
+                });
                 self.send_more(process).await?;
             }
             Report::Reached { delivery, point } => self.crash(delivery, point, process),
@@ -104,18 +100,6 @@ impl Lane {
             }
         }
         Ok(())
-    }
-
-    fn acknowledge(&mut self, delivery: u32, answer: Answer, waited: bool, fenced: u32) {
-        self.under_way.remove(&delivery);
-        let sent = self.first_sent.remove(&delivery);
-        self.notify(Event::Answered {
-            delivery,
-            answer,
-            waited,
-            fenced,
-            latency: sent.map(|sent| sent.elapsed()).unwrap_or_default(),
-        });
     }
 
     /// Kills the process at this point. If another delivery has reached its own point at the same

@@ -31,17 +31,14 @@
 //! process and sends it everything that was not acknowledged. Each planned crash happens once, so
 //! every run ends.
 
-mod answer;
 mod args;
 mod audit;
 pub(crate) mod backend;
 mod conduct;
 pub(crate) mod desk;
 pub(crate) mod entry;
-mod generate;
 mod input;
 mod lane;
-pub(crate) mod number;
 mod plan;
 mod point;
 mod pointer;
@@ -49,10 +46,8 @@ mod process;
 mod progress;
 mod protocol;
 mod report;
-mod seat;
-mod signals;
+pub(crate) mod seat;
 pub(crate) mod stop;
-pub(crate) mod table;
 mod tally;
 pub(crate) mod url;
 mod worker;

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use idem_core::Fingerprint;
+use indicatif::HumanCount;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::args::Args;
-use super::number::grouped;
 use super::point::Point;
 use super::stop::Stop;
 use super::workload::Workload;
@@ -130,7 +130,7 @@ pub(crate) fn check_size(lines: u64, args: &Args) -> Result<(), Stop> {
     }
     Err(Stop::new(format!(
         "that makes more than {} deliveries; lower --requests or --retries, or use a part of the input",
-        grouped(MAX_DELIVERIES)
+        HumanCount(MAX_DELIVERIES)
     )))
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn check_size(lines: u64, args: &Args) -> Result<(), Stop> {
 mod tests {
     use clap::Parser;
 
-    use super::super::generate::payments;
+    use super::super::workload::payments;
     use super::*;
 
     fn draw(seed: u64) -> Plan {

@@ -9,23 +9,21 @@ use serde_json::value::RawValue;
 ///
 /// It searches the text, not parsed values, so that a number keeps all of its digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pointer {
-    text: String,
-    steps: Vec<String>,
-}
+pub(crate) struct Pointer(String);
 
 impl FromStr for Pointer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let rest = text.strip_prefix('/').ok_or_else(|| {
-            format!("a JSON Pointer starts with a slash: `/{text}`, or `/outer/inner`")
-        })?;
-        let steps = rest.split('/').map(unescape).collect::<Option<_>>();
-        Ok(Self {
-            text: text.to_owned(),
-            steps: steps.ok_or("in a JSON Pointer `~` is written `~0` and a slash `~1`")?,
-        })
+        if !text.starts_with('/') {
+            let example = format!("`/{text}`, or `/outer/inner`");
+            return Err(format!("a JSON Pointer starts with a slash: {example}"));
+        }
+        let mut escapes = text.split('~').skip(1);
+        if !escapes.all(|escape| escape.starts_with(['0', '1'])) {
+            return Err("in a JSON Pointer `~` is written `~0` and a slash `~1`".to_owned());
+        }
+        Ok(Self(text.to_owned()))
     }
 }
 
@@ -33,11 +31,11 @@ impl Pointer {
     /// Returns the string or number at this position of the document, as the id of a key. A number
     /// counts as its digits: `7` and `"7"` are one id.
     pub(crate) fn id(&self, document: &RawValue) -> Result<String, String> {
-        let text = &self.text;
-        let found = self
-            .steps
-            .iter()
-            .try_fold(document, |value, step| member(value, step))
+        let text = &self.0;
+        let steps = text.split('/').skip(1);
+        let mut steps = steps.map(|step| step.replace("~1", "/").replace("~0", "~"));
+        let found = steps
+            .try_fold(document, |value, step| member(value, &step))
             .ok_or_else(|| format!("there is nothing at `{text}`, where the key should be"))?
             .get();
         let kind = match found.as_bytes().first() {
@@ -54,31 +52,17 @@ impl Pointer {
     }
 }
 
-fn unescape(step: &str) -> Option<String> {
-    let mut pieces = step.split('~');
-    let mut plain = pieces.next()?.to_owned();
-    for piece in pieces {
-        let (escaped, rest) = match piece.as_bytes().first()? {
-            b'0' => ('~', &piece[1..]),
-            b'1' => ('/', &piece[1..]),
-            _ => return None,
-        };
-        plain.push(escaped);
-        plain.push_str(rest);
-    }
-    Some(plain)
-}
-
 fn member<'v>(value: &'v RawValue, step: &str) -> Option<&'v RawValue> {
     match value.get().as_bytes().first()? {
         b'{' => serde_json::from_str::<HashMap<String, &RawValue>>(value.get())
             .ok()?
             .remove(step),
         b'[' => {
-            let index = (step == "0" || !step.starts_with(['0', '+']))
-                .then(|| step.parse::<usize>().ok())??;
+            let index: usize = step.parse().ok()?;
             let items: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
-            items.get(index).copied()
+            // An index has one form: no sign, no leading zero.
+            let found = items.get(index).filter(|_| index.to_string() == step);
+            found.copied()
         }
         _ => None,
     }

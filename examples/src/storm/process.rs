@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::protocol::{Order, Report, Setup, line};
-use super::stop::Stop;
+use super::stop::{OrStop, Stop};
 use super::worker::ARGUMENT;
 
 /// A running worker process; killed when it is dropped.
@@ -21,20 +21,15 @@ pub(crate) struct Process {
 impl Process {
     /// Starts this program again, as a worker.
     pub(crate) async fn start(setup: &Setup) -> Result<Self, Stop> {
-        let failed = |error: std::io::Error| {
-            Stop::because(
-                "a worker process cannot be started; try fewer --processes",
-                &error,
-            )
-        };
-        let program = std::env::current_exe().map_err(failed)?;
+        let failed = "a worker process cannot be started; try fewer --processes";
+        let program = std::env::current_exe().or_stop(failed)?;
         let mut child = Command::new(program)
             .arg(ARGUMENT)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(failed)?;
+            .or_stop(failed)?;
         let (Some(orders), Some(reports)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Stop::new("a worker process has no pipes"));
         };
@@ -53,7 +48,7 @@ impl Process {
     }
 
     async fn write(&mut self, line: serde_json::Result<Vec<u8>>) -> Result<(), Stop> {
-        let line = line.map_err(|error| Stop::because("a delivery cannot be written", &error))?;
+        let line = line.or_stop("a delivery cannot be written")?;
         if let Some(orders) = &mut self.orders {
             // A dead worker cannot be written to; the lane repeats what it did not acknowledge.
             let _ = orders.write_all(&line).await;
@@ -63,17 +58,12 @@ impl Process {
 
     /// Returns the worker's next report; `None` when it is dead and all its reports were read.
     pub(crate) async fn report(&mut self) -> Result<Option<Report>, Stop> {
-        let unreadable =
-            |error: std::io::Error| Stop::because("a worker's reports cannot be read", &error);
-        let Some(line) = whole_line(&mut self.reports).await.map_err(unreadable)? else {
+        let line = whole_line(&mut self.reports).await;
+        let Some(line) = line.or_stop("a worker's reports cannot be read")? else {
             return Ok(None);
         };
-        serde_json::from_slice(&line).map(Some).map_err(|error| {
-            Stop::because(
-                "a worker wrote a line that is no report; is something else printing?",
-                &error,
-            )
-        })
+        let report = serde_json::from_slice(&line).map(Some);
+        report.or_stop("a worker wrote a line that is no report; is something else printing?")
     }
 
     /// Closes the worker's input, which ends the worker.
@@ -90,10 +80,8 @@ impl Process {
     /// Waits until the worker has ended.
     pub(crate) async fn ended(mut self) -> Result<ExitStatus, Stop> {
         self.dismiss();
-        self.child
-            .wait()
-            .await
-            .map_err(|error| Stop::because("a worker process cannot be waited for", &error))
+        let ended = self.child.wait().await;
+        ended.or_stop("a worker process cannot be waited for")
     }
 }
 

@@ -3,9 +3,8 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use super::number::grouped;
 use super::tally::Tally;
 
 /// How often a line is written without a terminal.
@@ -39,8 +38,8 @@ impl Progress {
     }
 
     pub(crate) fn show(&mut self, tally: &Tally) {
-        let effects = grouped(tally.fresh);
-        let crashes = grouped(tally.all_crashes());
+        let effects = HumanCount(tally.fresh);
+        let crashes = HumanCount(tally.all_crashes());
         if let Some(bar) = &self.bar {
             bar.set_position(tally.answered);
             bar.set_message(format!("effects {effects}  crashes {crashes}"));
@@ -50,8 +49,8 @@ impl Progress {
             let _ = writeln!(
                 stderr(),
                 "storm: {} of {} deliveries, {effects} effects, {crashes} crashes",
-                grouped(tally.answered),
-                grouped(self.total),
+                HumanCount(tally.answered),
+                HumanCount(self.total),
             );
         }
     }

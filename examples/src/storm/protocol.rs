@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::answer::Outcome;
 use super::args::Sabotage;
 use super::point::Point;
 
@@ -45,20 +44,35 @@ pub(crate) enum Report {
     /// The store is open.
     Ready,
     /// A delivery has ended.
-    Answer {
-        delivery: u32,
-        outcome: Outcome,
-        /// Whether it had to wait for another worker.
-        waited: bool,
-        /// How often the claim was lost before the commit.
-        fenced: u32,
-        /// The body of the answer.
-        receipt: String,
-    },
+    Handled { delivery: u32, end: End },
     /// The delivery has reached its planned crash: the parent kills the worker.
     Reached { delivery: u32, point: Point },
     /// The worker cannot continue.
     Fatal { message: String },
+}
+
+/// How a delivery ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct End {
+    pub(crate) outcome: Outcome,
+    /// Whether it had to wait for another worker.
+    pub(crate) waited: bool,
+    /// How often the claim was lost before the commit.
+    pub(crate) fenced: u32,
+    /// The body of the answer.
+    pub(crate) receipt: String,
+}
+
+/// What a delivery found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// This delivery had the effect.
+    Fresh,
+    /// The effect existed already; this is the stored answer.
+    Replay,
+    /// The key belongs to another payload: refused.
+    Conflict,
 }
 
 /// Returns the document as a line.

@@ -2,16 +2,17 @@
 
 use std::io::{Write, stdout};
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::{Value, json};
+use indicatif::HumanCount;
+use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::audit::{Audit, Violation};
 use super::lane::Storm;
-use super::number::{count, grouped, millis, time};
 use super::point::Point;
-use super::table::Table;
 use super::tally::Tally;
+use crate::report::{Table, time};
 
 /// The maximum number of keys at fault that are listed.
 const MAX_LISTED: usize = 20;
@@ -60,62 +61,43 @@ impl Report {
             concurrency,
             ..
         } = self.args;
+        let plural = if processes == 1 { "" } else { "es" };
         format!(
-            "{} ({}), {} × {concurrency} at once, seed {}\n",
-            self.product,
-            self.shown,
-            count_processes(processes),
-            self.seed
+            "{} ({}), {processes} process{plural} × {concurrency} at once, seed {}\n",
+            self.product, self.shown, self.seed
         )
     }
 
     fn table(&self) -> Table {
         let Self { tally, audit, .. } = self;
-        let mut table = Table::default();
-        table.row("requests", grouped(self.requests()), self.about_requests());
-        table.row(
-            "deliveries",
-            grouped(tally.answered),
-            format!("{} per second", grouped(tally.per_second().round() as u64)),
-        );
-        table.row("effects", grouped(audit.effects), self.about_effects());
-        table.row(
-            "replays",
-            grouped(tally.replays),
-            "the stored answer, byte for byte",
-        );
-        table.row(
-            "conflicts",
-            grouped(tally.conflicts),
-            "another payload under the same key: refused",
-        );
-        table.row(
-            "waits",
-            grouped(tally.waits),
-            "met a request that was being worked on",
-        );
-        table.row(
-            "takeovers",
-            grouped(audit.takeovers),
-            "of a claim whose lease had ended",
-        );
-        table.row(
-            "crashes",
-            grouped(tally.all_crashes()),
+        Table::of(&format!(
+            "requests\t{}\t{}\n\
+             deliveries\t{}\t{} per second\n\
+             effects\t{}\t{}\n\
+             replays\t{}\tthe stored answer, byte for byte\n\
+             conflicts\t{}\tanother payload under the same key: refused\n\
+             waits\t{}\tmet a request that was being worked on\n\
+             takeovers\t{}\tof a claim whose lease had ended\n\
+             crashes\t{}\t{}\n\
+             latency p50\t{}\tfrom first sending to answer\n\
+             latency p99\t{}\tcrashes and waits included\n\
+             elapsed\t{}\t",
+            HumanCount(self.requests()),
+            self.about_requests(),
+            HumanCount(tally.answered),
+            HumanCount(tally.per_second().round() as u64),
+            HumanCount(audit.effects),
+            self.about_effects(),
+            HumanCount(tally.replays),
+            HumanCount(tally.conflicts),
+            HumanCount(tally.waits),
+            HumanCount(audit.takeovers),
+            HumanCount(tally.all_crashes()),
             self.about_crashes(),
-        );
-        table.row(
-            "latency p50",
             time(tally.latency(0.50)),
-            "from first sending to answer",
-        );
-        table.row(
-            "latency p99",
             time(tally.latency(0.99)),
-            "crashes and waits included",
-        );
-        table.row("elapsed", time(tally.elapsed), "");
-        table
+            time(tally.elapsed),
+        ))
     }
 
     fn requests(&self) -> u64 {
@@ -137,31 +119,25 @@ impl Report {
 
     fn about_effects(&self) -> String {
         let lost = self.audit.effects.saturating_sub(self.tally.fresh);
+        let answers = count(lost, "answer");
         match (lost, self.tally.fenced) {
             (0, 0) => String::new(),
-            (lost, 0) => format!(
-                "{} lost in a crash and replayed later",
-                count(lost, "answer")
-            ),
-            (lost, fenced) => format!(
-                "{} lost in a crash, {} refused",
-                count(lost, "answer"),
-                count(fenced, "late commit")
-            ),
+            (_, 0) => format!("{answers} lost in a crash and replayed later"),
+            (_, late) => {
+                let commits = count(late, "late commit");
+                format!("{answers} lost in a crash, {commits} refused")
+            }
         }
     }
 
     fn about_crashes(&self) -> String {
-        let mut counts = self.tally.crashes.iter();
-        let mut remarks: Vec<String> = Point::ALL
-            .iter()
-            .zip(counts.by_ref())
-            .filter(|(_, count)| **count > 0)
-            .map(|(point, count)| format!("{} {}", point.name(), grouped(*count)))
+        let names = Point::ALL.iter().map(|point| point.name());
+        let remarks: Vec<String> = names
+            .chain(["not planned"])
+            .zip(self.tally.crashes)
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{name} {}", HumanCount(count)))
             .collect();
-        if let Some(unplanned @ 1..) = counts.next() {
-            remarks.push(format!("not planned {}", grouped(*unplanned)));
-        }
         remarks.join(", ")
     }
 
@@ -172,14 +148,14 @@ impl Report {
         }
         let mut text = format!(
             "VIOLATED for {} of {}:\n",
-            grouped(violations.len() as u64),
+            HumanCount(violations.len() as u64),
             count(self.requests(), "request")
         );
         for Violation { key, reason, .. } in violations.iter().take(MAX_LISTED) {
             text += &format!("  {key}: {reason}\n");
         }
         if violations.len() > MAX_LISTED {
-            let more = grouped((violations.len() - MAX_LISTED) as u64);
+            let more = HumanCount((violations.len() - MAX_LISTED) as u64);
             text += &format!("  and {more} more\n");
         }
         text
@@ -189,7 +165,7 @@ impl Report {
         let Self {
             args, tally, audit, ..
         } = self;
-        let crashes: serde_json::Map<String, Value> = Point::ALL
+        let crashes: Map<String, Value> = Point::ALL
             .iter()
             .map(|point| (point.name().to_owned(), tally.crashes[point.index()].into()))
             .collect();
@@ -232,9 +208,24 @@ impl Report {
     }
 }
 
-fn count_processes(number: u32) -> String {
-    match number {
-        1 => "1 process".to_owned(),
-        number => format!("{number} processes"),
+/// `1 request`, `2 requests`.
+fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", HumanCount(number))
+}
+
+/// Milliseconds with three digits after the point.
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_counted() {
+        let shown = [1, 2_000].map(|number| count(number, "line"));
+        assert_eq!(shown, ["1 line", "2,000 lines"]);
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use idem_core::BoxError;
+
 /// A run that cannot begin or continue, in one line that says what, where and what to do.
 #[derive(Debug)]
 pub(crate) struct Stop {
@@ -49,6 +51,20 @@ impl Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Stop {}
+
+/// Turns an error into a [`Stop`].
+pub(crate) trait OrStop<T> {
+    /// Returns the value, or says what was not possible, with the error and all its causes.
+    fn or_stop(self, message: impl fmt::Display) -> Result<T, Stop>;
+}
+
+impl<T, E: Into<BoxError>> OrStop<T> for Result<T, E> {
+    fn or_stop(self, message: impl fmt::Display) -> Result<T, Stop> {
+        self.map_err(|error| Stop::because(message, &*error.into()))
     }
 }
 

@@ -3,19 +3,26 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use idem_core::Fingerprint;
 
-use super::answer::{Answer, Outcome};
 use super::point::Point;
+use super::protocol::{End, Outcome};
+
+/// The parts of an answer that the audit needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    /// The fingerprint of the receipt's bytes; of no bytes without a receipt.
+    pub(crate) receipt: Fingerprint,
+}
 
 /// An event of a lane.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum Event {
     /// A delivery was acknowledged.
     Answered {
         delivery: u32,
-        answer: Answer,
-        waited: bool,
-        fenced: u32,
+        end: End,
         /// The time since its first attempt.
         latency: Duration,
     },
@@ -69,16 +76,17 @@ impl Tally {
             }
             Event::Answered {
                 delivery,
-                answer,
-                waited,
-                fenced,
+                end,
                 latency,
             } => {
-                self.answers[delivery as usize] = Some(answer);
+                self.answers[delivery as usize] = Some(Answer {
+                    outcome: end.outcome,
+                    receipt: Fingerprint::raw(end.receipt),
+                });
                 self.answered += 1;
-                self.waits += u64::from(waited);
-                self.fenced += u64::from(fenced);
-                *match answer.outcome {
+                self.waits += u64::from(end.waited);
+                self.fenced += u64::from(end.fenced);
+                *match end.outcome {
                     Outcome::Fresh => &mut self.fresh,
                     Outcome::Replay => &mut self.replays,
                     Outcome::Conflict => &mut self.conflicts,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::backend::{self, Backend, Location};
 use super::desk::{Desk, RETRY_TIMEOUT};
 use super::protocol::{Order, Report, Setup, line};
-use super::stop::{Stop, chain};
+use super::stop::{OrStop, Stop, chain};
 
 /// The argument that makes the command a worker.
 pub(crate) const ARGUMENT: &str = "storm-worker";
@@ -44,20 +44,16 @@ fn run() -> Result<(), Stop> {
     let mut first = String::new();
     stdin()
         .read_line(&mut first)
-        .map_err(|error| Stop::because("a worker cannot read its set-up", &error))?;
+        .or_stop("a worker cannot read its set-up")?;
     if first.is_empty() {
         return Ok(());
     }
-    let setup = serde_json::from_str(&first).map_err(|error| {
-        Stop::because(
-            "this is a worker of `storm`, and not for people to start",
-            &error,
-        )
-    })?;
+    let setup = serde_json::from_str(&first)
+        .or_stop("this is a worker of `storm`, and not for people to start")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Stop::because("a worker has no runtime", &error))?;
+        .or_stop("a worker has no runtime")?;
     let (sender, orders) = unbounded_channel();
     std::thread::spawn(move || read_orders(&sender));
     runtime.block_on(serve(setup, orders))

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 
 use idem_core::Fingerprint;
 use idem_core::fingerprint::canonical_json;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::value::RawValue;
 
 use super::input::Event;
+use super::stop::{OrStop, Stop};
 
 /// Requests, each with one or more payloads, and the lines of input that they came from.
 #[derive(Debug, Default)]
@@ -86,6 +89,23 @@ impl Workload {
     pub(crate) fn request(&self, key: &str) -> Option<u32> {
         self.by_key.get(key).copied()
     }
+}
+
+/// Draws `count` payments; the same seed gives the same payments.
+pub(crate) fn payments(count: u32, seed: u64) -> Result<Workload, Stop> {
+    let mut rng = StdRng::seed_from_u64(seed.wrapping_add(1));
+    let mut workload = Workload::default();
+    for number in 1..=count {
+        let id = format!("payment-{number:06}");
+        let currency = ["EUR", "USD", "JPY", "CHF"][rng.random_range(0..4)];
+        let (customer, cents) = (rng.random_range(1..10_000), rng.random_range(1..1_000_000));
+        let text = format!(
+            r#"{{"id":"{id}","customer":{customer},"amount":{cents},"currency":"{currency}"}}"#
+        );
+        let event = Event::new(id, text).or_stop("a request cannot be generated")?;
+        workload.add(event);
+    }
+    Ok(workload)
 }
 
 /// Adds a new member to the object.
