@@ -14,9 +14,9 @@
 )]
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
+use idem_benches::ids::{DAY, fingerprint, id, key, request};
 use idem_core::backend::{StoredRecord, encode_response};
 use idem_core::wrappers::Batched;
 use idem_core::{
@@ -27,8 +27,6 @@ use tokio::runtime::{Builder, Runtime};
 
 /// How many operations each benchmark does: with a thousand, one-time costs no longer show.
 const OPERATIONS: u64 = 1000;
-
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// An order of about 200 bytes.
 const BODY: &str = r#"{"amount": 1200, "currency": "EUR", "customer": {"id": "cus_4QFJOjw2pOmAGJ", "name": "Zoë"}, "items": [{"sku": "A-17", "count": 2, "price": 349.5}, {"sku": "B-4", "count": 1, "price": 501.0}]}"#;
@@ -42,25 +40,15 @@ struct Prepared<S> {
     claims: Vec<Claim>,
 }
 
-fn id(number: u64) -> String {
-    format!("{number:032x}")
-}
-
-fn key(id: &str) -> Key {
-    Key::new("bench", "payments.create", id).expect("a valid id")
-}
-
 fn response() -> Response {
     Response::new(200, "done").with_header("content-type", "text/plain")
 }
 
 fn prepared<S>(store: S) -> Prepared<S> {
-    let fingerprint = Fingerprint::raw("request");
-    let request = |number| ClaimRequest::new(key(&id(number)), fingerprint);
     Prepared {
         runtime: Builder::new_current_thread().build().expect("a runtime"),
         store,
-        requests: (0..OPERATIONS).map(request).collect(),
+        requests: (0..OPERATIONS).map(|number| request(&id(number))).collect(),
         claims: Vec::with_capacity(OPERATIONS as usize),
     }
 }
@@ -184,12 +172,11 @@ fn fingerprint_raw() {
 }
 
 fn record() -> (ClaimRequest, StoredRecord<'static>) {
-    let fingerprint = Fingerprint::raw("request");
     let stored = StoredRecord {
         state: StoredRecord::COMPLETED,
         token: 7,
         attempts: 1,
-        fingerprint: Box::leak(Box::new(fingerprint.to_bytes())),
+        fingerprint: Box::leak(Box::new(fingerprint().to_bytes())),
         created_at: 1,
         expires_at: 90,
         lease_ends_at: 20,
@@ -199,7 +186,7 @@ fn record() -> (ClaimRequest, StoredRecord<'static>) {
         result: encode_response(&response()).ok(),
         now: 15,
     };
-    (ClaimRequest::new(key("one"), fingerprint), stored)
+    (request("one"), stored)
 }
 
 // From the columns of a completed record to the answer for a duplicate.

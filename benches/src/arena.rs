@@ -1,14 +1,15 @@
 use std::sync::Arc;
 
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::{BoxError, IdempotencyStore};
 
-use crate::{Backend, Handle};
+use crate::Backend;
 
 /// A namespace of a backend, opened.
+#[derive(Debug)]
 pub struct Arena {
-    backend: Arc<dyn Backend>,
+    backend: Backend,
     namespace: String,
-    handle: Handle,
+    store: Arc<dyn IdempotencyStore>,
 }
 
 impl Arena {
@@ -17,22 +18,22 @@ impl Arena {
     /// # Errors
     ///
     /// The backend's error.
-    pub async fn new(backend: &Arc<dyn Backend>) -> Result<Self, BoxError> {
+    pub async fn new(backend: &Backend) -> Result<Self, BoxError> {
         let namespace = backend.create().await?;
-        match backend.open(&namespace).await {
-            Ok(handle) => Ok(Self {
-                backend: Arc::clone(backend),
+        match backend.harness.open(&namespace).await {
+            Ok(store) => Ok(Self {
+                backend: backend.clone(),
                 namespace,
-                handle,
+                store,
             }),
             Err(error) => {
-                let _ = backend.destroy(&namespace).await;
+                let _ = backend.harness.destroy(&namespace).await;
                 Err(error)
             }
         }
     }
 
-    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+    pub(crate) fn backend(&self) -> &Backend {
         &self.backend
     }
 
@@ -43,15 +44,12 @@ impl Arena {
     /// Returns the store.
     #[must_use]
     pub fn store(&self) -> Arc<dyn IdempotencyStore> {
-        self.handle.store()
+        Arc::clone(&self.store)
     }
 
-    /// Returns a separate handle for batches, if the backend has them.
-    pub(crate) async fn batch(&self) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(match self.backend.open(&self.namespace).await? {
-            Handle::Batch(store) => Some(store),
-            Handle::Plain(_) => None,
-        })
+    /// Opens another store, with connections of its own.
+    pub(crate) async fn another(&self) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        self.backend.harness.open(&self.namespace).await
     }
 
     /// Removes the namespace.
@@ -60,16 +58,7 @@ impl Arena {
     ///
     /// The backend's error.
     pub async fn close(self) -> Result<(), BoxError> {
-        drop(self.handle);
-        self.backend.destroy(&self.namespace).await
-    }
-}
-
-impl std::fmt::Debug for Arena {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Arena")
-            .field("backend", &self.backend.name())
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
+        drop(self.store);
+        self.backend.harness.destroy(&self.namespace).await
     }
 }

@@ -1,41 +1,121 @@
-//! [`Backend`]: a measured store, and its baselines.
+//! [`Backend`]: a measured store, and its baseline.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_conformance::Harness;
-use idem_core::{BatchStore, BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore};
+use idem_conformance::{CallerTransaction, Harness, Promise};
+use idem_core::{BoxError, ClaimOutcome, ClaimRequest};
 
-/// A backend. Its baselines are optional.
-///
-/// The bare statements are those that one would write by hand, on a table of `(id PRIMARY KEY,
-/// response)`, through the store's driver, in the store's namespace. They keep no law: the first
-/// insert wins, nothing expires, and no holder is fenced off.
-#[async_trait]
-pub trait Backend: Send + Sync + 'static {
+/// A backend of the conformance suite, and the bare statements beside it.
+#[derive(Clone)]
+pub struct Backend {
+    pub(crate) harness: Arc<dyn Harness>,
+    baseline: Option<Arc<dyn Baseline>>,
+}
+
+impl Backend {
+    /// Creates a backend without a baseline.
+    pub fn new(harness: impl Harness) -> Self {
+        Self {
+            harness: Arc::new(harness),
+            baseline: None,
+        }
+    }
+
+    /// Compares the backend with bare statements.
+    #[must_use]
+    pub fn with_baseline(mut self, baseline: impl Baseline) -> Self {
+        self.baseline = Some(Arc::new(baseline));
+        self
+    }
+
     /// Returns its name in reports, such as `postgres`.
-    fn name(&self) -> &str;
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.harness.name()
+    }
+
+    /// Returns the bare statements, if there are any.
+    pub(crate) fn baseline(&self) -> Option<&dyn Baseline> {
+        self.baseline.as_deref()
+    }
+
+    /// Returns how many rows the baseline can insert in reasonable time.
+    pub(crate) fn most_rows(&self) -> u64 {
+        self.baseline().map_or(0, Baseline::most_rows)
+    }
+
+    /// Lets the server insert `rows` rows into the store's table.
+    pub(crate) async fn fill(
+        &self,
+        namespace: &str,
+        rows: u64,
+        what: Rows,
+    ) -> Result<(), BoxError> {
+        let baseline = self.baseline().ok_or("the table cannot be filled")?;
+        baseline.fill(namespace, rows, what).await
+    }
+
+    /// Begins to load rows in the server's own way; `None` if it has none.
+    pub(crate) async fn load(&self, namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
+        match self.baseline() {
+            Some(baseline) => baseline.load(namespace).await,
+            None => Ok(None),
+        }
+    }
 
     /// Creates a fresh namespace, with the table of the bare statements.
-    async fn create(&self) -> Result<String, BoxError>;
-
-    /// Opens the namespace, with its own connections.
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError>;
-
-    /// Removes the namespace.
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError>;
-
-    /// Returns how bare statements share connections at their best. Default: there are no bare
-    /// statements.
-    fn share(&self) -> Option<Share> {
-        None
+    pub(crate) async fn create(&self) -> Result<String, BoxError> {
+        let namespace = self.harness.create().await?;
+        if let Some(baseline) = self.baseline() {
+            baseline.create(&namespace).await?;
+        }
+        Ok(namespace)
     }
+
+    /// Claims the key in a caller's transaction, which stays open; `None` if nothing locks a key
+    /// alone.
+    pub(crate) async fn lock(
+        &self,
+        namespace: &str,
+        request: &ClaimRequest,
+    ) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        if !self.harness.profile().promises(Promise::RowLocks) {
+            return Ok(None);
+        }
+        let begun = self.harness.begin(namespace).await?;
+        let mut transaction = begun.ok_or("there are no transactions")?;
+        match transaction.claim(request).await? {
+            ClaimOutcome::Acquired(_) => Ok(Some(transaction)),
+            other => Err(format!("the claim to hold was answered {}", other.name()).into()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Backend").field(&self.name()).finish()
+    }
+}
+
+/// The bare statements beside a store.
+///
+/// They are those that one would write by hand, on a table of `(id PRIMARY KEY, response)`, through
+/// the store's driver, in the store's namespace. They keep no law: the first insert wins, nothing
+/// expires, and no holder is fenced off.
+#[async_trait]
+pub trait Baseline: Send + Sync + 'static {
+    /// Creates the table in a new namespace. Default: there is no table.
+    async fn create(&self, _namespace: &str) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// Returns how bare statements share connections at their best.
+    fn share(&self) -> Share;
 
     /// Opens bare statements on a connection that the caller keeps, shared as
     /// [`share`](Self::share) says.
-    async fn held(&self, _namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
-        Err("there are no bare statements".into())
-    }
+    async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError>;
 
     /// Opens bare statements through the driver's pool with the driver's defaults, for all callers.
     /// Default: the driver has no pool.
@@ -58,36 +138,6 @@ pub trait Backend: Send + Sync + 'static {
     /// way. Default: it has none.
     async fn load(&self, _namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
         Ok(None)
-    }
-
-    /// Claims the key in a caller's transaction, which stays open. Default: there are no
-    /// transactions.
-    async fn lock(
-        &self,
-        _namespace: &str,
-        _request: &ClaimRequest,
-    ) -> Result<Option<OpenTransaction>, BoxError> {
-        Ok(None)
-    }
-}
-
-/// An opened namespace.
-#[derive(Debug, Clone)]
-pub enum Handle {
-    /// A store with batches.
-    Batch(Arc<dyn BatchStore>),
-    /// A store without batches.
-    Plain(Arc<dyn IdempotencyStore>),
-}
-
-impl Handle {
-    /// Returns the store.
-    #[must_use]
-    pub fn store(&self) -> Arc<dyn IdempotencyStore> {
-        match self {
-            Self::Batch(store) => Arc::clone(store) as _,
-            Self::Plain(store) => Arc::clone(store),
-        }
     }
 }
 
@@ -150,45 +200,5 @@ impl Rows {
             Self::Completed => 24 * HOUR,
             Self::Expired => -HOUR,
         }
-    }
-}
-
-/// An open transaction. Dropping it rolls it back.
-pub type OpenTransaction = Box<dyn Send>;
-
-/// Returns the transaction, in which the claim has to be acquired.
-pub(crate) fn holding(
-    transaction: impl Send + 'static,
-    outcome: &ClaimOutcome,
-) -> Result<Option<OpenTransaction>, BoxError> {
-    match outcome {
-        ClaimOutcome::Acquired(_) => Ok(Some(Box::new(transaction))),
-        other => Err(format!("the claim to hold was answered {}", other.name()).into()),
-    }
-}
-
-/// The backend of a conformance suite's harness, without baselines.
-#[derive(Debug, Clone)]
-pub struct Suite<H>(pub H);
-
-#[async_trait]
-impl<H: Harness> Backend for Suite<H> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        self.0.create().await
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        match self.0.open_batch(namespace).await? {
-            Some(store) => Ok(Handle::Batch(store)),
-            None => Ok(Handle::Plain(self.0.open(namespace).await?)),
-        }
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        self.0.destroy(namespace).await
     }
 }

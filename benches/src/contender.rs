@@ -30,6 +30,16 @@ pub enum Length {
     Operations(u64),
 }
 
+impl Length {
+    /// Returns the time, for a contender that other programs run: it only takes part in races.
+    pub(crate) fn time(self) -> Result<Duration, BoxError> {
+        match self {
+            Self::Time(length) => Ok(length),
+            Self::Operations(_) => Err("a race is timed".into()),
+        }
+    }
+}
+
 /// The result of a round.
 #[derive(Debug, Clone)]
 pub struct Round {

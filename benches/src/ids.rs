@@ -1,12 +1,14 @@
-//! [`Ids`]: keys like those of clients.
+//! Keys like those of clients, and what the requests of all benchmarks have in common.
+
+use std::time::Duration;
 
 use fastrand::Rng;
 use idem_core::{ClaimRequest, Fingerprint, Key, Response};
 
 /// The tenant of all keys.
-pub(crate) const SCOPE: &str = "bench";
+pub const SCOPE: &str = "bench";
 /// The operation of all keys.
-pub(crate) const OPERATION: &str = "payments.create";
+pub const OPERATION: &str = "payments.create";
 
 /// A series of random ids: 32 hexadecimal digits in no order, like those of clients, so that
 /// indexes are not filled only at their end.
@@ -24,12 +26,22 @@ impl Ids {
     }
 }
 
+/// The retention of results.
+pub const DAY: Duration = Duration::from_secs(86_400);
+
+/// Returns the id with this number: ids of equal length, in sequence.
+#[must_use]
+pub fn id(number: u64) -> String {
+    format!("{number:032x}")
+}
+
 /// Returns a claim of the key with this id.
 ///
 /// # Panics
 ///
 /// Panics if the id is not valid.
-pub(crate) fn request(id: &str) -> ClaimRequest {
+#[must_use]
+pub fn request(id: &str) -> ClaimRequest {
     ClaimRequest::new(key(id), fingerprint())
 }
 
@@ -38,12 +50,14 @@ pub(crate) fn request(id: &str) -> ClaimRequest {
 /// # Panics
 ///
 /// Panics if the id is not valid.
-pub(crate) fn key(id: &str) -> Key {
+#[must_use]
+pub fn key(id: &str) -> Key {
     Key::new(SCOPE, OPERATION, id).expect("a valid id")
 }
 
 /// Returns the fingerprint of all claims.
-pub(crate) fn fingerprint() -> Fingerprint {
+#[must_use]
+pub fn fingerprint() -> Fingerprint {
     Fingerprint::raw("request")
 }
 

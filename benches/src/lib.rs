@@ -5,7 +5,7 @@ mod backend;
 pub mod backends;
 mod contender;
 mod generators;
-mod ids;
+pub mod ids;
 mod measured;
 mod operations;
 mod paths;
@@ -16,7 +16,7 @@ mod row;
 mod standings;
 
 pub use arena::Arena;
-pub use backend::{Backend, Handle, Load, OpenTransaction, Rows, Share, Statements, Suite};
+pub use backend::{Backend, Baseline, Load, Rows, Share, Statements};
 pub use contender::{Contender, Length, Round};
 pub use paths::{Meter, PATHS, Scene, measure, visit};
 pub use plan::Plan;

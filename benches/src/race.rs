@@ -70,9 +70,7 @@ mod tests {
         }
 
         async fn round(&self, _: usize, length: Length) -> Result<Round, BoxError> {
-            let Length::Time(length) = length else {
-                return Err("a race is timed".into());
-            };
+            let length = length.time()?;
             self.2.lock().unwrap().push_str(self.0);
             if self.1 == 0 {
                 return Err("tired".into());

@@ -93,10 +93,7 @@ impl Contender for Rival {
             Some(running) => running,
             none => none.insert(self.start()?),
         };
-        let line = match length {
-            Length::Time(length) => format!("{callers} {}ns\n", length.as_nanos()),
-            Length::Operations(count) => format!("{callers} {count}\n"),
-        };
+        let line = format!("{callers} {}\n", length.time()?.as_nanos());
         program.rounds.write_all(line.as_bytes()).await?;
         let answer = program.answers.next_line().await?;
         let answer = answer.ok_or("the program of the crate idempotent has ended")?;

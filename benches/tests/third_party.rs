@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_benches::{Backend, Plan, Suite, backends, measure};
+use idem_benches::{Backend, Plan, backends, measure};
 use idem_conformance::{Harness, Product, Profile, async_trait};
 use idem_core::{BoxError, IdempotencyStore, MemoryStore};
 
@@ -46,7 +46,7 @@ const PLAN: Plan = Plan {
     quick: true,
 };
 
-async fn rows(backend: Arc<dyn Backend>, path: &str) -> Vec<(String, usize, String)> {
+async fn rows(backend: Backend, path: &str) -> Vec<(String, usize, String)> {
     let rows = measure(path, &backend, &PLAN).await.unwrap();
     let rows = rows.into_iter();
     rows.map(|row| (row.path, row.callers, row.baseline))
@@ -62,7 +62,7 @@ async fn a_harness_is_all_that_is_needed() {
         "payload",
         "cold_start",
     ] {
-        let rows = rows(Arc::new(Suite(Foreign::default())), path).await;
+        let rows = rows(Backend::new(Foreign::default()), path).await;
         assert!(!rows.is_empty(), "{path}");
         assert!(rows.iter().all(|(.., base)| base == "idem"), "{rows:?}");
     }
@@ -75,7 +75,7 @@ async fn a_harness_is_all_that_is_needed() {
         "memory_life",
         "http",
     ] {
-        assert_eq!(rows(Arc::new(Suite(Foreign::default())), path).await, []);
+        assert_eq!(rows(Backend::new(Foreign::default()), path).await, []);
     }
 }
 

@@ -6,7 +6,6 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::Target;
-use support::MongoHarness;
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -19,6 +18,6 @@ fn main() -> ExitCode {
         };
     }
     idem_conformance::main(vec![
-        Target::new("mongo", || async { MongoHarness::from_environment() }).with_cases(cases::ALL),
+        Target::new("mongo", async || support::target()).with_cases(cases::ALL),
     ])
 }

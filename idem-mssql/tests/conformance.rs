@@ -7,7 +7,7 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::Target;
-use support::MssqlHarness;
+use support::{MssqlHarness, target};
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -19,9 +19,12 @@ fn main() -> ExitCode {
             }
         };
     }
+    let own = async || target(MssqlHarness::made_for()?).await;
+    let forced = async || target(MssqlHarness::forced().await?).await;
+    let hostile = async || target(MssqlHarness::hostile()?).await;
     idem_conformance::main(vec![
-        Target::new("mssql", || async { MssqlHarness::made_for() }).with_cases(cases::ALL),
-        Target::new("mssql-insert", MssqlHarness::forced).with_cases(cases::ALL),
-        Target::new("mssql-hostile", || async { MssqlHarness::hostile() }),
+        Target::new("mssql", own).with_cases(cases::ALL),
+        Target::new("mssql-insert", forced).with_cases(cases::ALL),
+        Target::new("mssql-hostile", hostile),
     ])
 }

@@ -9,7 +9,7 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::{Batched, Target};
-use support::MySqlHarness;
+use support::{hostile, target};
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -21,22 +21,18 @@ fn main() -> ExitCode {
             }
         };
     }
-    let target = |name| Target::new(name, move || async move { MySqlHarness::of(name) });
-    let hostile = |name| {
-        Target::new(
-            name,
-            move || async move { MySqlHarness::hostile(name).await },
-        )
-    };
-    let one_lane = || async { MySqlHarness::of("mariadb").map(Batched::new) };
+    let plain = |name| Target::new(name, move || async move { target(name) });
+    let hostile = |name| Target::new(name, move || hostile(name));
     idem_conformance::main(vec![
-        target("mariadb").with_cases(cases::ALL),
-        target("mysql").with_cases(cases::ALL),
-        target("mariadb-insert-first"),
-        target("mysql-insert-first"),
-        target("galera"),
-        target("galera-node"),
-        Target::new("mariadb-one-lane", one_lane),
+        plain("mariadb").with_cases(cases::ALL),
+        plain("mysql").with_cases(cases::ALL),
+        plain("mariadb-insert-first"),
+        plain("mysql-insert-first"),
+        plain("galera"),
+        plain("galera-node"),
+        Target::new("mariadb-one-lane", async || {
+            target("mariadb").map(Batched::new)
+        }),
         hostile("mariadb-hostile"),
         hostile("mysql-hostile"),
     ])

@@ -8,7 +8,7 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::{Batched, Target};
-use support::PostgresHarness;
+use support::{direct, hostile, pooled};
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -20,11 +20,10 @@ fn main() -> ExitCode {
             }
         };
     }
-    let one_lane = || async { PostgresHarness::direct().map(Batched::new) };
     idem_conformance::main(vec![
-        Target::new("postgres", || async { PostgresHarness::direct() }).with_cases(cases::ALL),
-        Target::new("pgbouncer", || async { PostgresHarness::pooled() }).with_cases(cases::ALL),
-        Target::new("postgres-one-lane", one_lane),
-        Target::new("postgres-hostile", PostgresHarness::hostile),
+        Target::new("postgres", async || direct()).with_cases(cases::ALL),
+        Target::new("pgbouncer", async || pooled()).with_cases(cases::ALL),
+        Target::new("postgres-one-lane", async || direct().map(Batched::new)),
+        Target::new("postgres-hostile", hostile),
     ])
 }

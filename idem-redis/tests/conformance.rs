@@ -7,18 +7,17 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::{Batched, Target};
-use support::RedisHarness;
+use support::target;
 
 fn main() -> ExitCode {
+    let plain = |name| {
+        let target = Target::new(name, move || async move { target(name) });
+        target.with_cases(cases::ALL)
+    };
     idem_conformance::main(vec![
-        Target::new("redis", || async { RedisHarness::of("redis") }).with_cases(cases::ALL),
-        Target::new("valkey", || async { RedisHarness::of("valkey") }).with_cases(cases::ALL),
-        Target::new("redis-cluster", || async {
-            RedisHarness::of("redis-cluster")
-        })
-        .with_cases(cases::ALL),
-        Target::new("redis-one-lane", || async {
-            RedisHarness::of("redis").map(Batched::new)
-        }),
+        plain("redis"),
+        plain("valkey"),
+        plain("redis-cluster"),
+        Target::new("redis-one-lane", async || target("redis").map(Batched::new)),
     ])
 }

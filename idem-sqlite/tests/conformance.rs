@@ -7,7 +7,8 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::{Batched, Target};
-use support::{Hostile, SqliteHarness};
+use idem_stores::Sqlite;
+use support::{Hostile, target};
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -20,10 +21,12 @@ fn main() -> ExitCode {
         };
     }
     idem_conformance::main(vec![
-        Target::new("sqlite", || async { Ok(SqliteHarness) }).with_cases(cases::ALL),
-        Target::new("sqlite-hostile", || async { Ok(Hostile) }),
-        Target::new("sqlite-one-lane", || async {
-            Ok(Batched::new(SqliteHarness))
+        Target::new("sqlite", async || Ok(target("sqlite", Sqlite))).with_cases(cases::ALL),
+        Target::new("sqlite-hostile", async || {
+            Ok(target("sqlite-hostile", Hostile))
+        }),
+        Target::new("sqlite-one-lane", async || {
+            Ok(Batched::new(target("sqlite", Sqlite)))
         }),
     ])
 }

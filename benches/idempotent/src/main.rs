@@ -1,8 +1,8 @@
 //! Runs the crate `idempotent` with many callers, for the benchmarks of idem.
 //!
 //! `idem-bench-idempotent memory|redis://… claim|fresh|replayed` reads a round from each line of
-//! its standard input, `CALLERS OPERATIONS` or `CALLERS NANOSECONDSns`. It answers each with a
-//! line: `OPERATIONS NANOSECONDS`, or the error.
+//! its standard input, `CALLERS NANOSECONDS`. It answers each with a line: `OPERATIONS
+//! NANOSECONDS`, or the error.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -34,12 +34,6 @@ enum Call {
     Fresh,
     /// A run of a completed key.
     Replayed,
-}
-
-#[derive(Clone, Copy)]
-enum Length {
-    Operations(u64),
-    Time(Duration),
 }
 
 #[tokio::main]
@@ -95,17 +89,11 @@ where
     S::Error: Error + Send + Sync + 'static,
 {
     let (callers, length) = line.split_once(' ').ok_or("no length")?;
-    let callers: u64 = callers.parse()?;
+    let callers: usize = callers.parse()?;
+    let length = Duration::from_nanos(length.parse()?);
     let begin = Instant::now();
     let mut shifts = Vec::new();
     for number in 0..callers {
-        let length = match length.strip_suffix("ns") {
-            Some(nanoseconds) => Length::Time(Duration::from_nanos(nanoseconds.parse()?)),
-            None => {
-                let all: u64 = length.parse()?;
-                Length::Operations(all / callers + u64::from(number < all % callers))
-            }
-        };
         let (store, used) = (Arc::clone(store), Arc::clone(used));
         shifts.push(tokio::spawn(shift(
             store, call, used, number, begin, length,
@@ -125,24 +113,17 @@ async fn shift<S>(
     store: Arc<S>,
     call: Call,
     used: Arc<Vec<String>>,
-    number: u64,
+    number: usize,
     begin: Instant,
-    length: Length,
+    length: Duration,
 ) -> Result<(u64, Instant)>
 where
     S: IdempotencyStore + Send + Sync + 'static,
     S::Error: Error + Send + Sync + 'static,
 {
-    let mut next = usize::try_from(number)?;
+    let mut next = number;
     let (mut operations, mut last) = (0, begin);
-    loop {
-        let is_over = match length {
-            Length::Operations(count) => operations >= count,
-            Length::Time(length) => operations > 0 && last - begin >= length,
-        };
-        if is_over {
-            return Ok((operations, last));
-        }
+    while operations == 0 || last - begin < length {
         match call {
             Call::Replayed => step(&*store, call, &used[next % used.len()]).await?,
             Call::Claim | Call::Fresh => step(&*store, call, &id()).await?,
@@ -151,6 +132,7 @@ where
         operations += 1;
         last = Instant::now();
     }
+    Ok((operations, last))
 }
 
 /// Makes one call, as an application does.

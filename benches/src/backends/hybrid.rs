@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::{BatchStore, BoxError};
+use idem_conformance::{Harness, Product, Profile};
+use idem_core::{BatchStore, BoxError, IdempotencyStore};
 use idem_hybrid::{HybridStore, RedisCache};
 
-use crate::{Backend, Handle};
+use crate::Backend;
 
 /// An address without a listener.
 const NOWHERE: &str = "redis://127.0.0.1:1";
@@ -14,7 +15,7 @@ const NOWHERE: &str = "redis://127.0.0.1:1";
 /// The database's namespaces, with a cache in front.
 #[derive(Clone)]
 pub(crate) struct Hybrid {
-    database: Arc<dyn Backend>,
+    database: Backend,
     /// The URL of the cache.
     url: String,
 }
@@ -24,17 +25,17 @@ type Store = HybridStore<RedisCache, Arc<dyn BatchStore>>;
 
 impl Hybrid {
     /// Creates a cache at this URL in front of this database.
-    pub(super) fn new(database: Arc<dyn Backend>, url: String) -> Self {
+    pub(super) fn new(database: Backend, url: String) -> Self {
         Self { database, url }
     }
 
     /// Returns the same with a cache that is down.
     pub(crate) fn down(&self) -> Self {
-        Self::new(Arc::clone(&self.database), NOWHERE.to_owned())
+        Self::new(self.database.clone(), NOWHERE.to_owned())
     }
 
     /// Returns the database alone.
-    pub(crate) fn database(&self) -> &Arc<dyn Backend> {
+    pub(crate) fn database(&self) -> &Backend {
         &self.database
     }
 
@@ -42,28 +43,35 @@ impl Hybrid {
     pub(crate) async fn store(&self, namespace: &str) -> Result<Arc<Store>, BoxError> {
         let config = idem_hybrid::idem_redis::Config::new();
         let cache = RedisCache::new(&self.url, namespace, &config)?;
-        match self.database.open(namespace).await? {
-            Handle::Batch(database) => Ok(Arc::new(HybridStore::new(cache, database))),
-            Handle::Plain(_) => Err("the database has no batches".into()),
-        }
+        let database = self.database.harness.open_batch(namespace).await?;
+        let database = database.ok_or("the database has no batches")?;
+        Ok(Arc::new(HybridStore::new(cache, database)))
     }
 }
 
 #[async_trait]
-impl Backend for Hybrid {
+impl Harness for Hybrid {
     fn name(&self) -> &str {
         "hybrid"
     }
 
-    async fn create(&self) -> Result<String, BoxError> {
-        self.database.create().await
+    fn profile(&self) -> Profile {
+        self.database.harness.profile()
     }
 
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        Ok(Handle::Batch(self.store(namespace).await?))
+    async fn product(&self) -> Result<Product, BoxError> {
+        self.database.harness.product().await
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        self.database.harness.create().await
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(self.store(namespace).await?)
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        self.database.destroy(namespace).await
+        self.database.harness.destroy(namespace).await
     }
 }

@@ -5,24 +5,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dashmap::DashMap;
-use idem_core::{BoxError, MemoryStore};
+use idem_conformance::{Harness, Product, Profile};
+use idem_core::{BoxError, IdempotencyStore, MemoryStore};
+use idem_stores::random_name;
 
-use super::namespace;
 use crate::backend::one_row;
-use crate::{Backend, Handle, Share, Statements};
+use crate::{Backend, Baseline, Share, Statements};
 
 /// A sharded map, which replaces `INSERT` and `UPDATE` without a server.
 type Map = DashMap<String, Option<Box<[u8]>>>;
 
 /// The stores and maps by namespace.
-#[derive(Default)]
-pub(super) struct Memory {
-    made: Mutex<HashMap<String, (MemoryStore, Arc<Map>)>>,
+type Made = HashMap<String, (MemoryStore, Arc<Map>)>;
+
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Made>>);
+
+/// Returns the memory store.
+pub(super) fn backend() -> Backend {
+    let memory = Memory::default();
+    Backend::new(memory.clone()).with_baseline(memory)
 }
 
 impl Memory {
-    fn made(&self) -> MutexGuard<'_, HashMap<String, (MemoryStore, Arc<Map>)>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn namespace(&self, namespace: &str) -> Result<(MemoryStore, Arc<Map>), BoxError> {
@@ -32,33 +39,44 @@ impl Memory {
 }
 
 #[async_trait]
-impl Backend for Memory {
+impl Harness for Memory {
     fn name(&self) -> &str {
         "memory"
     }
 
+    fn profile(&self) -> Profile {
+        Profile::new()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        Ok(Product::new("MemoryStore", env!("CARGO_PKG_VERSION")))
+    }
+
     async fn create(&self) -> Result<String, BoxError> {
-        let namespace = namespace();
+        let namespace = random_name();
         let stores = (MemoryStore::new(), Arc::default());
         self.made().insert(namespace.clone(), stores);
         Ok(namespace)
     }
 
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        Ok(Handle::Batch(Arc::new(self.namespace(namespace)?.0)))
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.namespace(namespace)?.0))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         self.made().remove(namespace);
         Ok(())
     }
+}
 
+#[async_trait]
+impl Baseline for Memory {
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         Ok(Arc::new(Entries(self.namespace(namespace)?.1)))
     }
 
-    fn share(&self) -> Option<Share> {
-        Some(Share::One)
+    fn share(&self) -> Share {
+        Share::One
     }
 }
 

@@ -9,10 +9,7 @@ mod redis;
 mod sqlite;
 mod statements;
 
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-use idem_core::AttemptId;
 
 pub(crate) use hybrid::Hybrid;
 pub(crate) use statements::statements;
@@ -31,12 +28,6 @@ const HELD: u32 = 64;
 pub const NAMES: [&str; 9] = [
     "memory", "sqlite", "postgres", "mariadb", "mysql", "redis", "valkey", "mongo", "hybrid",
 ];
-
-/// The name of a fresh namespace.
-fn namespace() -> String {
-    let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
-    format!("idem_bench_{:016x}", random as u64)
-}
 
 /// What the rows of a bulk load have in common with a claim's: instants in microseconds, and the
 /// fingerprint in hexadecimal digits.
@@ -79,17 +70,15 @@ fn url(name: &str) -> Option<String> {
 /// Returns the backend of this name; `None`, with a line on standard error, if its server is
 /// missing.
 #[must_use]
-pub fn backend(name: &str) -> Option<Arc<dyn Backend>> {
+pub fn backend(name: &str) -> Option<Backend> {
     Some(match name {
-        "memory" => Arc::new(memory::Memory::default()),
-        "sqlite" => Arc::new(sqlite::Sqlite),
-        "postgres" => Arc::new(postgres::Postgres::at(url(name)?)),
-        "mariadb" => Arc::new(mysql::MySql::at("mariadb", url(name)?)),
-        "mysql" => Arc::new(mysql::MySql::at("mysql", url(name)?)),
-        "redis" => Arc::new(redis::Redis::at("redis", url(name)?)),
-        "valkey" => Arc::new(redis::Redis::at("valkey", url(name)?)),
-        "mongo" => Arc::new(mongo::Mongo::at(url(name)?)),
-        "hybrid" => Arc::new(hybrid()?),
+        "memory" => memory::backend(),
+        "sqlite" => sqlite::backend(),
+        "postgres" => postgres::backend(url(name)?),
+        "mariadb" | "mysql" => mysql::backend(name, url(name)?),
+        "redis" | "valkey" => redis::backend(name, url(name)?),
+        "mongo" => mongo::backend(url(name)?),
+        "hybrid" => Backend::new(hybrid()?),
         _ => return None,
     })
 }

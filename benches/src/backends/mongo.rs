@@ -3,39 +3,28 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::{BoxError, ClaimRequest};
+use idem_conformance::Profile;
+use idem_core::BoxError;
 use idem_mongo::mongodb::bson::spec::BinarySubtype;
 use idem_mongo::mongodb::bson::{Binary, Document, doc};
-use idem_mongo::mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
+use idem_mongo::mongodb::options::{CollectionOptions, WriteConcern};
 use idem_mongo::mongodb::{Client, Collection};
-use idem_mongo::{Config, MongoStore, Transactions};
+use idem_stores::{Mongo, Suite};
 
-use super::{HELD, namespace};
-use crate::backend::{holding, one_row};
-use crate::{Backend, Handle, OpenTransaction, Share, Statements};
+use super::HELD;
+use crate::backend::one_row;
+use crate::{Backend, Baseline, Share, Statements};
 
-/// A server; each namespace is a database.
-#[derive(Debug)]
-pub(super) struct Mongo {
-    url: String,
+struct Bare(Mongo);
+
+/// Returns the server at this URL.
+pub(super) fn backend(url: String) -> Backend {
+    let adapter = Mongo::new(url);
+    let suite = Suite::new("mongo", adapter.clone(), Profile::new().row_locks());
+    Backend::new(suite).with_baseline(Bare(adapter))
 }
 
-impl Mongo {
-    pub(super) fn at(url: String) -> Self {
-        Self { url }
-    }
-
-    async fn store(&self, namespace: &str) -> Result<MongoStore, BoxError> {
-        let config = Config::new().with_database(namespace)?;
-        Ok(MongoStore::connect(&self.url, config).await?)
-    }
-
-    async fn client(&self, connections: Option<u32>) -> Result<Client, BoxError> {
-        let mut options = ClientOptions::parse(&self.url).await?;
-        options.max_pool_size = connections;
-        Ok(Client::with_options(options)?)
-    }
-
+impl Bare {
     /// Returns the collection, as durable as the store: journaled by a majority.
     async fn collection(
         &self,
@@ -45,50 +34,24 @@ impl Mongo {
         let mut concern = WriteConcern::majority();
         concern.journal = Some(true);
         let options = CollectionOptions::builder().write_concern(concern).build();
-        let database = self.client(connections).await?.database(namespace);
-        Ok(Arc::new(Bares(
+        let mut client = self.0.options().await?;
+        client.max_pool_size = connections;
+        let database = Client::with_options(client)?.database(namespace);
+        Ok(Arc::new(Documents(
             database.collection_with_options("bare", options),
         )))
     }
 }
 
 #[async_trait]
-impl Backend for Mongo {
-    fn name(&self) -> &str {
-        "mongo"
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        let namespace = namespace();
-        self.store(&namespace).await?.migrate().await?;
-        let database = self.client(None).await?.database(&namespace);
-        database.create_collection("bare").await?;
-        Ok(namespace)
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        let database = self.client(None).await?.database(namespace);
-        Ok(database.drop().await?)
-    }
-
-    async fn lock(
-        &self,
-        namespace: &str,
-        request: &ClaimRequest,
-    ) -> Result<Option<OpenTransaction>, BoxError> {
-        let store = self.store(namespace).await?;
-        let mut attempts = Transactions::new(store.client().clone()).attempts();
-        let mut session = attempts.begin().await?;
-        let outcome = store.claim_in(&mut session, request).await?;
-        holding(session, &outcome)
+impl Baseline for Bare {
+    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
+        let database = self.0.database(namespace).await?;
+        Ok(database.create_collection("bare").await?)
     }
 
     /// The driver's client is a pool with internal connections: here with the driver's default of
-    /// ten, and in `held` with as many as the store.
+    /// ten, and in `held` with as many as the other servers' stores.
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
         Ok(Some(self.collection(namespace, None).await?))
     }
@@ -97,15 +60,15 @@ impl Backend for Mongo {
         self.collection(namespace, Some(HELD)).await
     }
 
-    fn share(&self) -> Option<Share> {
-        Some(Share::One)
+    fn share(&self) -> Share {
+        Share::One
     }
 }
 
-struct Bares(Collection<Document>);
+struct Documents(Collection<Document>);
 
 #[async_trait]
-impl Statements for Bares {
+impl Statements for Documents {
     async fn insert(&self, id: &str) -> Result<(), BoxError> {
         self.0.insert_one(doc! { "_id": id }).await?;
         Ok(())

@@ -1,90 +1,41 @@
 //! MySQL and MariaDB.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::{BoxError, ClaimRequest};
-use idem_mysql::{Config, MySqlStore, Transactions};
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, MySqlPool, Row};
+use idem_conformance::Profile;
+use idem_core::BoxError;
+use idem_mysql::Config;
+use idem_stores::{MySql, Suite};
+use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, MySqlPool, Row};
 use tokio::sync::Mutex;
 
-use super::{HELD, LoadedRow, POOL, namespace, statements};
-use crate::backend::{holding, one_row};
+use super::{HELD, LoadedRow, POOL, statements};
+use crate::backend::one_row;
 use crate::ids::{OPERATION, SCOPE};
-use crate::{Backend, Handle, Load, OpenTransaction, Rows, Share, Statements};
+use crate::{Backend, Baseline, Load, Rows, Share, Statements};
 
-/// A server; each namespace is a database.
-#[derive(Debug)]
-pub(super) struct MySql {
-    name: &'static str,
-    url: String,
-}
+struct Bare(MySql);
 
-impl MySql {
-    pub(super) fn at(name: &'static str, url: String) -> Self {
-        Self { name, url }
-    }
-
-    async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
-        let config = Config::new().with_database(namespace)?;
-        let config = config.with_max_connections(HELD);
-        Ok(MySqlStore::connect(&self.url, config).await?)
-    }
-
-    fn options(&self) -> Result<MySqlConnectOptions, BoxError> {
-        Ok(MySqlConnectOptions::from_str(&self.url)?)
-    }
-
-    async fn execute(&self, sql: String) -> Result<(), BoxError> {
-        let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
-        let script = sqlx::raw_sql(AssertSqlSafe(sql));
-        script.execute(&mut connection).await?;
-        Ok(connection.close().await?)
-    }
+/// Returns the server at this URL.
+pub(super) fn backend(name: &str, url: String) -> Backend {
+    let config = Config::new().with_max_connections(HELD);
+    let adapter = MySql::new(url).with_config(config);
+    let suite = Suite::new(name, adapter.clone(), Profile::new().row_locks());
+    Backend::new(suite).with_baseline(Bare(adapter))
 }
 
 #[async_trait]
-impl Backend for MySql {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        let namespace = namespace();
-        let store = self.store(&namespace).await?;
-        store.migrate().await?;
-        store.pool().close().await;
+impl Baseline for Bare {
+    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
         let create = format!("CREATE TABLE `{namespace}`.bare {TABLE}");
-        self.execute(create).await?;
-        Ok(namespace)
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        let drop = format!("DROP DATABASE IF EXISTS `{namespace}`");
-        self.execute(drop).await
-    }
-
-    async fn lock(
-        &self,
-        namespace: &str,
-        request: &ClaimRequest,
-    ) -> Result<Option<OpenTransaction>, BoxError> {
-        let store = self.store(namespace).await?;
-        let mut attempts = Transactions::new(store.pool().clone()).attempts();
-        let mut transaction = attempts.begin().await?;
-        let outcome = store.claim_in(&mut transaction, request).await?;
-        holding(transaction, &outcome)
+        self.0.execute(create).await
     }
 
     async fn load(&self, namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
-        let options = self.options()?.database(namespace);
-        let mut connection = MySqlConnection::connect_with(&options).await?;
+        let options = self.0.options()?.database(namespace);
+        let mut connection = options.connect().await?;
         sqlx::raw_sql("START TRANSACTION")
             .execute(&mut connection)
             .await?;
@@ -96,21 +47,18 @@ impl Backend for MySql {
     }
 
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
+        let options = self.0.options()?.database(namespace);
         let pool = MySqlPoolOptions::new().max_connections(POOL);
-        let pool = pool
-            .connect_with(self.options()?.database(namespace))
-            .await?;
-        Ok(Some(Arc::new(Pooled(pool))))
+        Ok(Some(Arc::new(Pooled(pool.connect_with(options).await?))))
     }
 
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
-        let options = self.options()?.database(namespace);
-        let connection = MySqlConnection::connect_with(&options).await?;
+        let connection = self.0.options()?.database(namespace).connect().await?;
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    fn share(&self) -> Option<Share> {
-        Some(Share::Each(HELD as usize))
+    fn share(&self) -> Share {
+        Share::Each(HELD as usize)
     }
 
     async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
@@ -121,9 +69,9 @@ impl Backend for MySql {
             .replace("{number}", &number)
             .replace("{rows}", &rows.to_string())
             .replace("{ends}", &what.ends_in_micros().to_string());
-        self.execute(fill).await?;
+        self.0.execute(fill).await?;
         let analyze = format!("ANALYZE TABLE `{namespace}`.idem_records");
-        self.execute(analyze).await
+        self.0.execute(analyze).await
     }
 
     fn most_rows(&self) -> u64 {

@@ -1,45 +1,40 @@
 //! PostgreSQL.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::{BoxError, ClaimRequest};
-use idem_postgres::{Config, PostgresStore};
+use idem_conformance::Profile;
+use idem_core::BoxError;
+use idem_postgres::Config;
+use idem_stores::{Postgres, Suite};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgCopyIn, PgPoolCopyExt as _, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, PgPool, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgPool, Row};
 use tokio::sync::Mutex;
 
-use super::{HELD, LoadedRow, POOL, namespace, statements};
-use crate::backend::{holding, one_row};
+use super::{HELD, LoadedRow, POOL, statements};
+use crate::backend::one_row;
 use crate::ids::{OPERATION, SCOPE};
-use crate::{Backend, Handle, Load, OpenTransaction, Rows, Share, Statements};
+use crate::{Backend, Baseline, Load, Rows, Share, Statements};
 
-/// A server; each namespace is a schema.
-#[derive(Debug, Clone)]
-pub(super) struct Postgres {
-    url: String,
+struct Bare(Postgres);
+
+/// Returns the server at this URL.
+pub(super) fn backend(url: String) -> Backend {
+    let config = Config::new().with_max_connections(HELD);
+    let adapter = Postgres::new(url).with_config(config);
+    let suite = Suite::new("postgres", adapter.clone(), Profile::new().row_locks());
+    Backend::new(suite).with_baseline(Bare(adapter))
 }
 
-impl Postgres {
-    pub(super) fn at(url: String) -> Self {
-        Self { url }
-    }
-
-    async fn store(&self, namespace: &str) -> Result<PostgresStore, BoxError> {
-        let config = Config::new().with_schema(namespace)?;
-        let config = config.with_max_connections(HELD);
-        Ok(PostgresStore::connect(&self.url, config).await?)
-    }
-
+impl Bare {
     fn options(&self, namespace: &str) -> Result<PgConnectOptions, BoxError> {
-        Ok(PgConnectOptions::from_str(&self.url)?.options([("search_path", namespace)]))
+        let options = self.0.driver_options()?;
+        Ok(options.options([("search_path", namespace)]))
     }
 
     async fn execute(&self, namespace: &str, sql: String) -> Result<(), BoxError> {
-        let options = self.options(namespace)?;
-        let mut connection = PgConnection::connect_with(&options).await?;
+        let mut connection = self.options(namespace)?.connect().await?;
         let script = sqlx::raw_sql(AssertSqlSafe(sql));
         script.execute(&mut connection).await?;
         Ok(connection.close().await?)
@@ -47,38 +42,9 @@ impl Postgres {
 }
 
 #[async_trait]
-impl Backend for Postgres {
-    fn name(&self) -> &str {
-        "postgres"
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        let namespace = namespace();
-        let store = self.store(&namespace).await?;
-        store.migrate().await?;
-        store.pool().close().await;
-        self.execute(&namespace, TABLE.to_owned()).await?;
-        Ok(namespace)
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        let drop = format!("DROP SCHEMA IF EXISTS \"{namespace}\" CASCADE");
-        self.execute(namespace, drop).await
-    }
-
-    async fn lock(
-        &self,
-        namespace: &str,
-        request: &ClaimRequest,
-    ) -> Result<Option<OpenTransaction>, BoxError> {
-        let store = self.store(namespace).await?;
-        let mut transaction = store.pool().begin().await?;
-        let outcome = store.claim_in(&mut transaction, request).await?;
-        holding(transaction, &outcome)
+impl Baseline for Bare {
+    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
+        self.execute(namespace, TABLE.to_owned()).await
     }
 
     async fn load(&self, namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
@@ -96,13 +62,12 @@ impl Backend for Postgres {
     }
 
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
-        let options = self.options(namespace)?;
-        let connection = PgConnection::connect_with(&options).await?;
+        let connection = self.options(namespace)?.connect().await?;
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    fn share(&self) -> Option<Share> {
-        Some(Share::Each(HELD as usize))
+    fn share(&self) -> Share {
+        Share::Each(HELD as usize)
     }
 
     async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {

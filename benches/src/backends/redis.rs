@@ -1,84 +1,39 @@
-//! Redis and Valkey.
+//! Redis and Valkey. The keys end with their namespace, or after a day.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use idem_conformance::Profile;
 use idem_core::BoxError;
-use idem_redis::redis::aio::MultiplexedConnection;
-use idem_redis::redis::{self, Client};
-use idem_redis::{Config, RedisStore};
+use idem_redis::redis::{self, Client, aio::MultiplexedConnection};
+use idem_stores::{Redis, Suite};
 
-use super::namespace;
-use crate::{Backend, Handle, Share, Statements};
+use crate::{Backend, Baseline, Share, Statements};
 
-/// A server; each namespace is a prefix of keys. The keys end with their server, or after a day.
-#[derive(Debug)]
-pub(super) struct Redis {
-    name: &'static str,
+struct Bare {
     url: String,
 }
 
-impl Redis {
-    pub(super) fn at(name: &'static str, url: String) -> Self {
-        Self { name, url }
-    }
-
-    async fn store(&self, namespace: &str) -> Result<RedisStore, BoxError> {
-        let config = Config::new().with_namespace(namespace)?;
-        Ok(RedisStore::connect(&self.url, config).await?)
-    }
-
-    async fn connection(&self) -> Result<MultiplexedConnection, BoxError> {
-        let client = Client::open(self.url.as_str())?;
-        Ok(client.get_multiplexed_async_connection().await?)
-    }
+/// Returns the server at this URL.
+pub(super) fn backend(name: &str, url: String) -> Backend {
+    let suite = Suite::new(name, Redis::new(url.clone()), Profile::new());
+    Backend::new(suite).with_baseline(Bare { url })
 }
 
 #[async_trait]
-impl Backend for Redis {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        Ok(namespace())
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
-    }
-
-    /// Deletes the namespace's keys, so that the server does not hold those of all earlier rounds.
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        let mut connection = self.connection().await?;
-        let mut cursor = "0".to_owned();
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(format!("{namespace}*"));
-            scan.arg("COUNT").arg(1000);
-            let (next, keys): (String, Vec<Vec<u8>>) = scan.query_async(&mut connection).await?;
-            if !keys.is_empty() {
-                let mut unlink = redis::cmd("UNLINK");
-                unlink.arg(keys).exec_async(&mut connection).await?;
-            }
-            cursor = next;
-            if cursor == "0" {
-                return Ok(());
-            }
-        }
-    }
-
+impl Baseline for Bare {
     /// Opens one multiplexed connection, like the store's: the driver pipelines concurrent calls on
     /// it. The driver has no pool, and one connection per caller would be slower.
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
+        let client = Client::open(self.url.as_str())?;
         Ok(Arc::new(Commands {
-            connection: self.connection().await?,
+            connection: client.get_multiplexed_async_connection().await?,
             namespace: namespace.to_owned(),
         }))
     }
 
-    fn share(&self) -> Option<Share> {
-        Some(Share::One)
+    fn share(&self) -> Share {
+        Share::One
     }
 }
 

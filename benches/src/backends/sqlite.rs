@@ -1,100 +1,77 @@
 //! SQLite.
 
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_conformance::Profile;
 use idem_core::BoxError;
-use idem_sqlite::{Config, SqliteStore};
+use idem_stores::{Sqlite, Suite};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Connection, Row, SqlitePool};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::{POOL, namespace, statements};
+use super::{POOL, statements};
 use crate::backend::one_row;
-use crate::{Backend, Handle, Rows, Share, Statements};
+use crate::{Backend, Baseline, Rows, Share, Statements};
 
-/// Each namespace is a folder with a database for the store and one for bare statements, which
-/// would otherwise wait for each other's writes.
-#[derive(Debug)]
-pub(super) struct Sqlite;
+/// The statements have a database of their own in the namespace's folder: in the store's they would
+/// wait for its writes.
+struct Bare;
 
-async fn store(folder: &str) -> Result<SqliteStore, BoxError> {
-    let file = Path::new(folder).join("idem.db");
-    let url = format!("sqlite:{}", file.display());
-    Ok(SqliteStore::connect(&url, Config::new()).await?)
+/// Returns SQLite in this process.
+pub(super) fn backend() -> Backend {
+    Backend::new(Suite::new("sqlite", Sqlite, Profile::new())).with_baseline(Bare)
 }
 
 /// Returns options as durable as the store's: WAL mode, `synchronous = FULL`.
-fn options(folder: &str, file: &str) -> Result<SqliteConnectOptions, BoxError> {
-    let file = Path::new(folder).join(file);
-    let options = SqliteConnectOptions::from_str(&format!("sqlite:{}", file.display()))?
+fn options(folder: &str, file: &str) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(Path::new(folder).join(file))
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(Duration::from_secs(30));
-    Ok(options)
+        .busy_timeout(Duration::from_secs(30))
 }
 
 async fn execute(folder: &str, file: &str, sql: String) -> Result<(), BoxError> {
-    let mut connection = SqliteConnection::connect_with(&options(folder, file)?).await?;
+    let mut connection = options(folder, file).connect().await?;
     let script = sqlx::raw_sql(AssertSqlSafe(sql));
     script.execute(&mut connection).await?;
     Ok(connection.close().await?)
 }
 
 #[async_trait]
-impl Backend for Sqlite {
-    fn name(&self) -> &str {
-        "sqlite"
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        let folder = std::env::temp_dir().join(namespace());
-        std::fs::create_dir(&folder)?;
-        let folder = folder.display().to_string();
-        let store = store(&folder).await?;
-        store.migrate().await?;
-        store.close().await;
-        execute(&folder, FILE, TABLE.to_owned()).await?;
-        Ok(folder)
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
-        Ok(Handle::Batch(Arc::new(store(namespace).await?)))
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        Ok(std::fs::remove_dir_all(namespace)?)
+impl Baseline for Bare {
+    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
+        execute(namespace, FILE, TABLE.to_owned()).await
     }
 
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
         let pool = SqlitePoolOptions::new().max_connections(POOL);
-        let pool = pool.connect_with(options(namespace, FILE)?).await?;
+        let pool = pool.connect_with(options(namespace, FILE)).await?;
         Ok(Some(Arc::new(Pooled(pool))))
     }
 
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
-        let options = options(namespace, FILE)?;
-        let connection = SqliteConnection::connect_with(&options).await?;
+        let connection = options(namespace, FILE).connect().await?;
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
     /// Only one connection writes at a time, and others wait for the lock by sleeping. So one
     /// uncontended connection, passed from caller to caller, is best.
-    fn share(&self) -> Option<Share> {
-        Some(Share::One)
+    fn share(&self) -> Share {
+        Share::One
     }
 
     async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
         let fill = FILL
             .replace("{rows}", &rows.to_string())
             .replace("{ends}", &what.ends_in_micros().to_string());
-        execute(namespace, "idem.db", fill).await
+        execute(namespace, Sqlite::FILE, fill).await
     }
 
     fn most_rows(&self) -> u64 {

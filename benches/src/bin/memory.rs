@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use idem_benches::ids::{DAY, id, key};
 use idem_benches::{Report, Row};
 use idem_core::{
-    BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key,
-    MemoryStore, Response,
+    BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, MemoryStore,
+    Response,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const DAY: Duration = Duration::from_secs(86_400);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Counts the allocations and the memory of the memory store.
@@ -42,14 +42,13 @@ struct Requests {
 impl Requests {
     fn next(&mut self) -> Result<ClaimRequest, BoxError> {
         self.next += 1;
-        request(&format!("{:032x}", self.next))
+        request(&id(self.next))
     }
 }
 
 fn request(id: &str) -> Result<ClaimRequest, BoxError> {
     let fingerprint = Fingerprint::from_bytes(&[1; Fingerprint::BYTES])?;
-    let key = Key::new("bench", "payments.create", id)?;
-    Ok(ClaimRequest::new(key, fingerprint))
+    Ok(ClaimRequest::new(key(id), fingerprint))
 }
 
 /// Returns a small response that owns its body, like one from the work.

@@ -31,7 +31,7 @@ impl MariadbSlap {
             return None;
         };
         Some(Self {
-            program: program::find("mariadb-slap", "mariadb-client")?,
+            program: program::find("mariadb-slap", "mariadb", "mariadb-client")?,
             server,
             statement,
         })

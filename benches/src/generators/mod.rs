@@ -134,10 +134,7 @@ impl<G: Generator> Contender for Counting<G> {
         let connections = callers.clamp(1, MOST_CONNECTIONS);
         let prepare = || self.generator.prepare();
         self.prepared.get_or_try_init(prepare).await?;
-        let length = match length {
-            Length::Operations(count) => return self.timed(connections, count).await,
-            Length::Time(length) => length,
-        };
+        let length = length.time()?;
         if self.operations(length).is_none() {
             self.timed(connections, FIRST * connections as u64).await?;
         }

@@ -30,7 +30,7 @@ pub(super) struct Pgbench {
 
 impl Pgbench {
     pub(super) fn new(url: &str, statement: Statement) -> Option<Self> {
-        let program = program::find("pgbench", "postgresql")?;
+        let program = program::find("pgbench", "postgres", "postgresql")?;
         let folder = tempfile::tempdir()
             .inspect_err(|error| eprintln!("pgbench: not run, it has no folder: {error}"));
         Some(Self {
@@ -110,18 +110,13 @@ impl Contender for Pgbench {
         self.prepared.get_or_try_init(|| self.prepare()).await?;
         let run = FIRST / 1_000_000_000_000 + self.rounds.fetch_add(1, Ordering::Relaxed);
         let connections = callers.clamp(1, MOST_CONNECTIONS);
-        let length = match length {
-            Length::Time(length) => format!("--time={}", length.as_secs_f64().ceil().max(1.0)),
-            Length::Operations(count) => {
-                format!("--transactions={}", count.div_ceil(connections as u64))
-            }
-        };
+        let seconds = length.time()?.as_secs_f64().ceil().max(1.0);
         let mut all = arguments(["-n", "-M", "prepared", "-D", "n=0", "--log"]);
         all.extend(arguments([
             format!("--define=run={run}"),
             format!("--client={connections}"),
             format!("--jobs={}", connections.min(2)),
-            length,
+            format!("--time={seconds}"),
             format!("--log-prefix={}", self.file("log").display()),
             format!("--file={}", self.file("script.sql").display()),
             self.url.clone(),

@@ -6,36 +6,19 @@ use std::process::{Command, Stdio};
 
 use idem_core::BoxError;
 
-/// Returns the path of a program: in a folder of `$PATH`, or in Debian's folders for PostgreSQL,
-/// the newest first. Without one it prints a line on standard error.
-pub(super) fn find(name: &str, package: &str) -> Option<PathBuf> {
+/// Returns the path of a program: in a folder of `$PATH`, or beside the programs of the server.
+/// Without one it prints a line on standard error.
+pub(super) fn find(name: &str, server: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    let server = idem_servers::server(server).ok();
     let found = std::env::split_paths(&path)
-        .chain(debian())
+        .chain(server.and_then(idem_servers::Server::programs))
         .map(|folder| folder.join(name))
         .find(|program| program.is_file());
     if found.is_none() {
         eprintln!("{name}: not run, it is not installed (Debian's package `{package}` has it)");
     }
     found
-}
-
-fn debian() -> Vec<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter();
-    let mut folders: Vec<(u32, PathBuf)> = versions
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let version = entry.file_name().to_str()?.parse().ok()?;
-            Some((version, entry.path().join("bin")))
-        })
-        .collect();
-    folders.sort();
-    folders
-        .into_iter()
-        .rev()
-        .map(|(_, folder)| folder)
-        .collect()
 }
 
 /// Runs a program to its end, on a thread of its own, and returns its output.
@@ -65,13 +48,13 @@ mod tests {
 
     #[test]
     fn a_program_of_the_path_is_found() {
-        assert!(find("sh", "dash").is_some());
-        assert_eq!(find("idem-no-such-program", "none"), None);
+        assert!(find("sh", "", "dash").is_some());
+        assert_eq!(find("idem-no-such-program", "", "none"), None);
     }
 
     #[tokio::test]
     async fn a_program_that_fails_says_why() {
-        let shell = find("sh", "dash").unwrap();
+        let shell = find("sh", "", "dash").unwrap();
         let said = run(&shell, arguments(["-c", "echo done"])).await.unwrap();
         assert_eq!(said, "done\n");
         let error = run(

@@ -32,7 +32,7 @@ impl RedisBenchmark {
             return None;
         }
         Some(Self {
-            program: program::find("redis-benchmark", "redis-tools")?,
+            program: program::find("redis-benchmark", "redis", "redis-tools")?,
             url: url.to_owned(),
             statement,
         })

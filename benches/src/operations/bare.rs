@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, Bytes};
+use idem_core::{BoxError, Bytes, Response};
 
 use super::Operation;
 use crate::ids::text;
-use crate::{Arena, Backend, Share, Statements};
+use crate::{Arena, Backend, Baseline, Share, Statements};
 
 /// The connections that bare statements use, for each caller of an operation.
 #[derive(Clone)]
 pub(crate) struct Connections {
-    backend: Arc<dyn Backend>,
+    backend: Backend,
     namespace: Arc<str>,
     share: Share,
     /// The connection of all callers.
@@ -21,16 +21,16 @@ pub(crate) struct Connections {
 impl Connections {
     /// Returns each caller's own connections; `None` if the backend has no bare statements.
     pub(crate) async fn held(arena: &Arena) -> Result<Option<Self>, BoxError> {
-        let backend = arena.backend();
-        let Some(share) = backend.share() else {
+        let Some(baseline) = arena.backend().baseline() else {
             return Ok(None);
         };
+        let share = baseline.share();
         let shared = match share {
-            Share::One => Some(backend.held(arena.namespace()).await?),
+            Share::One => Some(baseline.held(arena.namespace()).await?),
             Share::Each(_) => None,
         };
         Ok(Some(Self {
-            backend: Arc::clone(backend),
+            backend: arena.backend().clone(),
             namespace: arena.namespace().into(),
             share,
             shared,
@@ -43,7 +43,7 @@ impl Connections {
         let Some(held) = Self::held(arena).await? else {
             return Ok(Vec::new());
         };
-        let pool = held.backend.pooled(arena.namespace()).await?;
+        let pool = held.baseline()?.pooled(arena.namespace()).await?;
         let pooled = pool.map(|pool| Self {
             share: Share::One,
             shared: Some(pool),
@@ -51,6 +51,11 @@ impl Connections {
         });
         let pooled = pooled.map(|pooled| ("bare pooled", pooled));
         Ok([("bare held", held)].into_iter().chain(pooled).collect())
+    }
+
+    fn baseline(&self) -> Result<&dyn Baseline, BoxError> {
+        let baseline = self.backend.baseline();
+        baseline.ok_or_else(|| "there are no bare statements".into())
     }
 
     async fn statements(&self) -> Result<Arc<dyn Statements>, BoxError> {
@@ -62,7 +67,7 @@ impl Connections {
 
     /// Opens bare statements on a new connection.
     async fn new_statements(&self) -> Result<Arc<dyn Statements>, BoxError> {
-        self.backend.held(&self.namespace).await
+        self.baseline()?.held(&self.namespace).await
     }
 
     fn tasks(&self, callers: usize) -> usize {
@@ -73,14 +78,42 @@ impl Connections {
     }
 }
 
-/// An insert of a fresh key.
-pub(crate) struct BareClaims {
-    pub(crate) connections: Connections,
-    /// The response for an update after the insert, if there is one.
-    pub(crate) response: Option<Bytes>,
+/// The statements of one key.
+enum Call {
+    Insert,
+    /// The update writes this response.
+    InsertUpdate(Bytes),
+    /// By primary key.
+    Select,
 }
 
-impl Operation for BareClaims {
+/// Bare statements, one key after the other.
+pub(crate) struct Bare {
+    connections: Connections,
+    call: Call,
+}
+
+impl Bare {
+    /// Inserts a fresh key.
+    pub(crate) fn fresh(connections: Connections) -> Self {
+        let call = Call::Insert;
+        Self { connections, call }
+    }
+
+    /// Inserts a fresh key, and writes the response with an update.
+    pub(crate) fn completed(connections: Connections, response: &Response) -> Self {
+        let call = Call::InsertUpdate(response.body().clone());
+        Self { connections, call }
+    }
+
+    /// Selects keys by the same connections.
+    pub(crate) fn selects(self) -> Self {
+        let call = Call::Select;
+        Self { call, ..self }
+    }
+}
+
+impl Operation for Bare {
     type Connection = Arc<dyn Statements>;
 
     fn tasks(&self, callers: usize) -> usize {
@@ -93,30 +126,14 @@ impl Operation for BareClaims {
 
     async fn step(&self, statements: &mut Self::Connection, id: &str) -> Result<(), BoxError> {
         let id = text(id);
-        statements.insert(&id).await?;
-        match &self.response {
-            Some(response) => statements.update(&id, response).await,
-            None => Ok(()),
+        match &self.call {
+            Call::Insert => statements.insert(&id).await,
+            Call::InsertUpdate(response) => {
+                statements.insert(&id).await?;
+                statements.update(&id, response).await
+            }
+            Call::Select => statements.select(&id).await.map(drop),
         }
-    }
-}
-
-/// A select by primary key.
-pub(crate) struct BareSelect(pub(crate) Connections);
-
-impl Operation for BareSelect {
-    type Connection = Arc<dyn Statements>;
-
-    fn tasks(&self, callers: usize) -> usize {
-        self.0.tasks(callers)
-    }
-
-    async fn connect(&self) -> Result<Self::Connection, BoxError> {
-        self.0.statements().await
-    }
-
-    async fn step(&self, statements: &mut Self::Connection, id: &str) -> Result<(), BoxError> {
-        statements.select(&text(id)).await.map(drop)
     }
 }
 

@@ -8,7 +8,7 @@ mod store;
 
 use std::future::Future;
 
-pub(crate) use bare::{BareClaims, BareSelect, BareStart, Connections};
+pub(crate) use bare::{Bare, BareStart, Connections};
 pub(crate) use engine::Run;
 pub(crate) use http::Posts;
 pub(crate) use keys::{Keys, Turns};

@@ -1,17 +1,13 @@
 //! The calls of a store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use idem_core::{BoxError, ClaimOutcome, IdempotencyStore, Response};
 use tokio::sync::Mutex;
 
 use super::{Keys, Operation, Turns};
 use crate::Backend;
-use crate::ids::{request, response};
-
-/// The retention of responses.
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+use crate::ids::{DAY, request, response};
 
 fn unexpected(outcome: &ClaimOutcome) -> BoxError {
     format!("a claim was answered {}", outcome.name()).into()
@@ -19,9 +15,9 @@ fn unexpected(outcome: &ClaimOutcome) -> BoxError {
 
 /// A claim of a fresh key.
 pub(crate) struct Claims<S: ?Sized = dyn IdempotencyStore> {
-    pub(crate) store: Arc<S>,
+    store: Arc<S>,
     /// The response that completes the claim, if there is one.
-    pub(crate) response: Option<Response>,
+    response: Option<Response>,
 }
 
 impl<S: IdempotencyStore + ?Sized> Claims<S> {
@@ -35,9 +31,14 @@ impl<S: IdempotencyStore + ?Sized> Claims<S> {
 
     /// Runs the whole life of a key.
     pub(crate) fn completed(store: Arc<S>) -> Self {
+        Self::with_response(store, response())
+    }
+
+    /// Runs the whole life of a key, with this response.
+    pub(crate) fn with_response(store: Arc<S>, response: Response) -> Self {
         Self {
             store,
-            response: Some(response()),
+            response: Some(response),
         }
     }
 }
@@ -152,7 +153,7 @@ impl Operation for ClaimReplay {
 
 /// Opening the store, and a claim of a fresh key.
 pub(crate) struct ColdStart {
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) backend: Backend,
     pub(crate) namespace: String,
 }
 
@@ -164,7 +165,7 @@ impl Operation for ColdStart {
     }
 
     async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
-        let handle = self.backend.open(&self.namespace).await?;
-        Claims::fresh(handle.store()).step(&mut (), id).await
+        let store = self.backend.harness.open(&self.namespace).await?;
+        Claims::fresh(store).step(&mut (), id).await
     }
 }

@@ -9,11 +9,11 @@ use idem_core::{AttemptId, BoxError, ClaimRequest, ErrorKind, IdempotencyStore};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Meter, Scene};
+use super::Visit;
 use crate::ids::{Ids, request};
 use crate::measured::Measured;
 use crate::operations::Claims;
-use crate::{Arena, Backend, Contender, Length, Plan, Round, Rows};
+use crate::{Arena, Backend, Contender, Length, Round, Rows};
 
 /// The other work.
 #[async_trait]
@@ -63,7 +63,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// A caller's transaction holds a key that 64 callers claim.
 struct LockedKey {
     store: Arc<dyn IdempotencyStore>,
-    backend: Arc<dyn Backend>,
+    backend: Backend,
     namespace: String,
 }
 
@@ -108,31 +108,33 @@ impl Work for LockedKey {
 
 /// Measures claims beside a key that an open transaction holds. Without transactions there is no
 /// scene.
-pub(super) async fn locked_key(
-    backend: &Arc<dyn Backend>,
-    meter: &mut dyn Meter,
-) -> Result<(), BoxError> {
-    let arena = Arena::new(backend).await?;
+pub(super) async fn locked_key(visit: Visit<'_>) -> Result<(), BoxError> {
+    let arena = Arena::new(visit.backend).await?;
     let probe = request(&Ids::series().next_id());
-    if backend.lock(arena.namespace(), &probe).await?.is_none() {
+    if visit
+        .backend
+        .lock(arena.namespace(), &probe)
+        .await?
+        .is_none()
+    {
         return arena.close().await;
     }
     let beside = Beside {
         claims: Measured::new(LOCKED, Claims::fresh(arena.store())),
         work: LockedKey {
             store: arena.store(),
-            backend: Arc::clone(backend),
+            backend: visit.backend.clone(),
             namespace: arena.namespace().to_owned(),
         },
     };
     let alone = Measured::boxed(NOT_LOCKED, Claims::fresh(arena.store()));
     let contenders: Vec<Box<dyn Contender>> = vec![Box::new(beside), alone];
-    let scene = Scene::new(("locked_key", backend.name(), &[64]), contenders, |heat| {
+    let scene = visit.scene("locked_key", &[64], contenders, |heat| {
         let row = heat.row("locked_key", LOCKED, NOT_LOCKED);
         row.into_iter().collect()
     });
     // The transaction is open for five seconds; each round begins with a wait for its lock.
-    meter.measure(scene.longer(14)).await?;
+    visit.meter.measure(scene.longer(14)).await?;
     arena.close().await
 }
 
@@ -202,36 +204,35 @@ impl Drop for Purge {
 
 /// Measures claims beside the deletion of many expired rows. If the table cannot be filled, there
 /// is no scene.
-pub(super) async fn purge(
-    backend: &Arc<dyn Backend>,
-    plan: &Plan,
-    meter: &mut dyn Meter,
-) -> Result<(), BoxError> {
-    if backend.most_rows() == 0 {
+pub(super) async fn purge(visit: Visit<'_>) -> Result<(), BoxError> {
+    if visit.backend.most_rows() == 0 {
         return Ok(());
     }
-    let arena = Arena::new(backend).await?;
+    let arena = Arena::new(visit.backend).await?;
     // More rows than are deleted during the measurement.
-    let expired = *plan.pick(&1_000_000, &100_000);
+    let expired = *visit.plan.pick(&1_000_000, &100_000);
     let namespace = arena.namespace();
-    backend.fill(namespace, expired, Rows::Expired).await?;
+    visit
+        .backend
+        .fill(namespace, expired, Rows::Expired)
+        .await?;
     let mut contenders = vec![Measured::boxed(NOT_PURGED, Claims::fresh(arena.store()))];
     for (name, rests) in [(PURGED, RESTS), (HURRIED, 0)] {
         contenders.push(Box::new(Beside {
             claims: Measured::new(name, Claims::fresh(arena.store())),
             work: Purge {
-                store: backend.open(namespace).await?.store(),
+                store: arena.another().await?,
                 rests,
                 purged: Arc::default(),
             },
         }));
     }
-    let scene = Scene::new(("purge", backend.name(), &[8]), contenders, |heat| {
+    let scene = visit.scene("purge", &[8], contenders, |heat| {
         let purged = heat.row("purge", PURGED, NOT_PURGED);
         let hurried = heat.row("purge_without_a_pause", HURRIED, NOT_PURGED);
         purged.into_iter().chain(hurried).collect()
     });
     // Some batches and rests fall into each round.
-    meter.measure(scene.longer(3)).await?;
+    visit.meter.measure(scene.longer(3)).await?;
     arena.close().await
 }

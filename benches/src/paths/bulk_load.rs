@@ -1,12 +1,12 @@
 //! Claims against the server's own bulk load of the same rows into the same table.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use idem_core::BoxError;
 
-use super::{IDEM, Meter, Scene};
+use super::scene::Heat;
+use super::{IDEM, Visit};
 use crate::ids::Ids;
 use crate::measured::Measured;
 use crate::operations::Claims;
@@ -17,7 +17,7 @@ const ROWS: u64 = 1000;
 
 /// One load for each round, whatever the number of callers, committed at its end.
 struct BulkLoad {
-    backend: Arc<dyn Backend>,
+    backend: Backend,
     namespace: String,
 }
 
@@ -64,13 +64,10 @@ impl Contender for BulkLoad {
     }
 }
 
-pub(super) async fn visit(
-    backend: &Arc<dyn Backend>,
-    meter: &mut dyn Meter,
-) -> Result<(), BoxError> {
-    let arena = Arena::new(backend).await?;
+pub(super) async fn visit(visit: Visit<'_>) -> Result<(), BoxError> {
+    let arena = Arena::new(visit.backend).await?;
     let load = BulkLoad {
-        backend: Arc::clone(backend),
+        backend: visit.backend.clone(),
         namespace: arena.namespace().to_owned(),
     };
     if load.begin().await?.is_some() {
@@ -79,10 +76,8 @@ pub(super) async fn visit(
             Box::new(load),
         ];
         // Longer, because a commit for each round weighs less then.
-        let scene = Scene::new(("bulk_load", backend.name(), &[512]), contenders, |heat| {
-            heat.rows("bulk_load", IDEM)
-        });
-        meter.measure(scene.longer(3)).await?;
+        let scene = visit.scene("bulk_load", &[512], contenders, Heat::rows);
+        visit.meter.measure(scene.longer(3)).await?;
     }
     arena.close().await
 }

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use idem_core::BoxError;
 use idem_core::wrappers::SingleFlight;
 
-use super::{IDEM, Meter, Scene};
+use super::{IDEM, Visit};
+use crate::Arena;
 use crate::measured::Measured;
 use crate::operations::{ClaimReplay, Crowd};
-use crate::{Arena, Backend};
 
 const CALLERS: usize = 64;
 const SHARED: &str = "single flight";
 const BASE: &str = "claim + replay";
 
-pub(super) async fn visit(
-    backend: &Arc<dyn Backend>,
-    meter: &mut dyn Meter,
-) -> Result<(), BoxError> {
-    let arena = Arena::new(backend).await?;
+pub(super) async fn visit(visit: Visit<'_>) -> Result<(), BoxError> {
+    let arena = Arena::new(visit.backend).await?;
     let crowd = |store| Crowd {
         store,
         callers: CALLERS,
@@ -29,15 +26,11 @@ pub(super) async fn visit(
         Measured::boxed(IDEM, crowd(arena.store())),
         Measured::boxed(BASE, ClaimReplay::prepared(arena.store()).await?),
     ];
-    let scene = Scene::new(
-        ("contended", backend.name(), &[CALLERS]),
-        contenders,
-        |heat| {
-            let shared = heat.time_row("contended", SHARED, BASE);
-            let each = heat.time_row("contended_each_asks", IDEM, BASE);
-            shared.into_iter().chain(each).collect()
-        },
-    );
-    meter.measure(scene).await?;
+    let scene = visit.scene("contended", &[CALLERS], contenders, |heat| {
+        let shared = heat.time_row("contended", SHARED, BASE);
+        let each = heat.time_row("contended_each_asks", IDEM, BASE);
+        shared.into_iter().chain(each).collect()
+    });
+    visit.meter.measure(scene).await?;
     arena.close().await
 }

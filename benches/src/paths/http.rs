@@ -1,26 +1,18 @@
 //! An axum route behind the layer, with the memory store, against the same route without it.
 
-use std::sync::Arc;
-
 use idem_core::{BoxError, Idempotency};
 
-use super::{KEYS, Meter, Scene};
+use super::{KEYS, Visit};
+use crate::Arena;
 use crate::measured::Measured;
 use crate::operations::{Keys, Posts};
-use crate::{Arena, Backend};
 
 const LAYER: &str = "layer";
 const ROUTE: &str = "route alone";
 
 /// A replay is compared with a call of the handler, which it spares.
-pub(super) async fn visit(
-    backend: &Arc<dyn Backend>,
-    meter: &mut dyn Meter,
-) -> Result<(), BoxError> {
-    if backend.name() != "memory" {
-        return Ok(());
-    }
-    let arena = Arena::new(backend).await?;
+pub(super) async fn visit(mut visit: Visit<'_>) -> Result<(), BoxError> {
+    let arena = Arena::new(visit.backend).await?;
     let engine = || Idempotency::new(arena.store());
     let keys = Keys::used(&Posts::behind_layer(engine()).await?, KEYS).await?;
     let fresh = vec![
@@ -33,10 +25,7 @@ pub(super) async fn visit(
         Measured::on(&keys, ROUTE, Posts::without_layer().await?),
     ];
     for (path, contenders) in [("http_fresh", fresh), ("http_replayed", replayed)] {
-        let scene = Scene::new((path, backend.name(), &[64]), contenders, |heat| {
-            heat.rows(heat.path, LAYER)
-        });
-        meter.measure(scene).await?;
+        visit.compare(path, &[64], contenders).await?;
     }
     arena.close().await
 }

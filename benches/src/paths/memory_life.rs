@@ -5,11 +5,11 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use idem_core::{BoxError, MemoryStore};
 
-use super::{IDEM, Meter, Scene};
+use super::{IDEM, Visit};
+use crate::Ratio;
 use crate::ids::{response, text};
 use crate::measured::Measured;
 use crate::operations::{Claims, Operation};
-use crate::{Backend, Plan, Ratio};
 
 const MAP: &str = "dashmap";
 const MILLION: f64 = 1e6;
@@ -36,36 +36,25 @@ impl Operation for MapLife {
     }
 }
 
-pub(super) async fn visit(
-    backend: &Arc<dyn Backend>,
-    plan: &Plan,
-    meter: &mut dyn Meter,
-) -> Result<(), BoxError> {
-    if backend.name() != "memory" {
-        return Ok(());
-    }
+pub(super) async fn visit(visit: Visit<'_>) -> Result<(), BoxError> {
     // Neither side starts with the keys of another number of callers.
-    for callers in plan.pick(&[&[1], &[2], &[64]][..], &[&[64]]) {
+    for callers in visit.plan.pick(&[&[1], &[2], &[64]][..], &[&[64]]) {
         let life = Claims::completed(Arc::new(MemoryStore::new()));
         let map = MapLife {
             map: DashMap::new(),
             response: response().body().to_vec().into(),
         };
         let contenders = vec![Measured::boxed(IDEM, life), Measured::boxed(MAP, map)];
-        let scene = Scene::new(
-            ("memory_life", backend.name(), *callers),
-            contenders,
-            |heat| {
-                let rates = heat.standings.rates(IDEM).into_iter();
-                let millions = Ratio::of(rates.map(|rate| rate / MILLION).collect());
-                let sides = [IDEM, "a million a second"];
-                let rate = millions.filter(|_| heat.callers == 64);
-                let rate = rate.map(|rate| heat.with("memory_life_rate", sides, rate));
-                let life = heat.row("memory_life", IDEM, MAP);
-                life.into_iter().chain(rate).collect()
-            },
-        );
-        meter.measure(scene).await?;
+        let scene = visit.scene("memory_life", *callers, contenders, |heat| {
+            let rates = heat.standings.rates(IDEM).into_iter();
+            let millions = Ratio::of(rates.map(|rate| rate / MILLION).collect());
+            let sides = [IDEM, "a million a second"];
+            let rate = millions.filter(|_| heat.callers == 64);
+            let rate = rate.map(|rate| heat.with("memory_life_rate", sides, rate));
+            let life = heat.row("memory_life", IDEM, MAP);
+            life.into_iter().chain(rate).collect()
+        });
+        visit.meter.measure(scene).await?;
     }
     Ok(())
 }

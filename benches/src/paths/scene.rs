@@ -145,7 +145,7 @@ fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
 
 /// The results of a scene's contenders at one number of callers.
 pub(super) struct Heat {
-    pub(super) path: &'static str,
+    path: &'static str,
     backend: String,
     pub(super) callers: usize,
     pub(super) standings: Standings,
@@ -177,14 +177,18 @@ impl Heat {
         }
     }
 
-    /// Returns throughput of `ours` against that of every other contender; against itself if there
-    /// is none.
-    pub(super) fn rows(&self, path: &str, ours: &str) -> Vec<Row> {
-        let is_alone = self.standings.names().all(|name| name == ours);
-        let bases = self.standings.names();
-        bases
-            .filter(|base| is_alone || *base != ours)
-            .filter_map(|base| self.row(path, ours, base))
-            .collect()
+    /// Returns throughput of the first contender against that of every other one; against itself if
+    /// there is none.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let mut names = self.standings.names();
+        let ours = names.next().unwrap_or_default();
+        let mut bases: Vec<_> = names.collect();
+        if bases.is_empty() {
+            bases.push(ours);
+        }
+        let rows = bases
+            .into_iter()
+            .map(|base| self.row(self.path, ours, base));
+        rows.flatten().collect()
     }
 }

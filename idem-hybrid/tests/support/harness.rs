@@ -22,7 +22,7 @@ const NOWHERE: &str = "redis://127.0.0.1:1";
 /// One database and one state of the cache.
 pub(crate) struct HybridHarness {
     name: String,
-    database: Database,
+    database: Box<dyn Harness>,
     state: State,
     /// The in-process tiers by namespace: all handles of this process share one, as they would in a
     /// service.
@@ -75,11 +75,10 @@ fn split(namespace: &str) -> (&str, &str) {
 
 impl HybridHarness {
     pub(crate) fn of(database: Database, state: State) -> Result<Self, Missing> {
-        database.is_here()?;
         state.is_here()?;
         Ok(Self {
             name: name(database, state),
-            database,
+            database: database.target()?,
             state,
             local: Mutex::default(),
         })
@@ -144,8 +143,8 @@ impl HybridHarness {
     }
 
     pub(crate) async fn metered(&self, namespace: &str) -> Result<Arc<dyn Metered>, BoxError> {
-        let database = self.database.open(split(namespace).0).await?;
-        Ok(self.in_front(namespace, database)?)
+        let database = self.database.open_batch(split(namespace).0).await?;
+        Ok(self.in_front(namespace, database.ok_or("no batches")?)?)
     }
 }
 
@@ -160,11 +159,9 @@ impl Harness for HybridHarness {
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
-        let (product, version) = self.database.product().await?;
-        Ok(Product::new(
-            format!("cache in front of {product}"),
-            version,
-        ))
+        let Product { product, version } = self.database.product().await?;
+        let product = format!("cache in front of {product}");
+        Ok(Product::new(product, version))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
@@ -187,8 +184,7 @@ impl Harness for HybridHarness {
     }
 
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
-        let begun = self.database.begin(split(namespace).0).await;
-        begun.map(Some)
+        self.database.begin(split(namespace).0).await
     }
 
     async fn open_through(
@@ -196,7 +192,8 @@ impl Harness for HybridHarness {
         namespace: &str,
         address: SocketAddr,
     ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let database = self.database.open_through(split(namespace).0, address)?;
+        let database = split(namespace).0;
+        let database = self.database.open_batch_through(database, address).await?;
         let store = database.map(|database| self.in_front(namespace, database));
         Ok(store
             .transpose()?
@@ -204,6 +201,6 @@ impl Harness for HybridHarness {
     }
 
     fn server_address(&self) -> Option<SocketAddr> {
-        self.database.address()
+        self.database.server_address()
     }
 }

@@ -6,7 +6,6 @@ mod private;
 mod slow;
 mod spoiled;
 mod state;
-mod transaction;
 
 pub(crate) use database::Database;
 pub(crate) use harness::{HybridHarness, Metered, harness, name};

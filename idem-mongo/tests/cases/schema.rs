@@ -1,10 +1,11 @@
 //! Migration and names.
 
 use idem_conformance::migration::{self, is_misconfigured};
-use idem_conformance::{Case, CaseResult, Context, Harness};
+use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{BoxError, IdempotencyStore};
 use idem_mongo::mongodb::bson::{Bson, Document, doc};
 use idem_mongo::{MongoStore, schema_commands};
+use idem_stores::Adapter;
 
 use super::case;
 use crate::support::{self, MongoHarness};

@@ -1,30 +1,26 @@
 //! Access of the tests to a T-SQL server.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_conformance::{
-    CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile, with_password,
-};
-use idem_core::{
-    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, IdempotencyStore,
-    Response, async_trait,
-};
+use idem_conformance::{CallerTransaction, CaseError, Context, Missing, Profile};
+use idem_core::{BoxError, async_trait};
 use idem_mssql::deadpool::managed::{Hook, HookError};
 use idem_mssql::tiberius::Row;
 use idem_mssql::{
     ClaimMethod, Config, Connection, Isolation, Manager, MssqlStore, Pool, Transaction,
 };
+use idem_stores::{Adapter, Begun, ServerUrl, Suite, found};
 use url::Url;
 
 /// A server, and the claim method on it. Each namespace is a table of that name, with the tables
 /// beside it.
+#[derive(Debug, Clone)]
 pub(crate) struct MssqlHarness {
     name: &'static str,
     method: ClaimMethod,
-    url: String,
+    url: ServerUrl,
 }
 
 /// Settings that a server, a database, a login, or the connection's former user may leave. Above
@@ -34,16 +30,18 @@ SET DATEFORMAT dmy; SET ANSI_WARNINGS ON; SET TRANSACTION ISOLATION LEVEL SNAPSH
 
 /// Connecting may cost a third of a second, so the handles of a namespace share a pool. A namespace
 /// belongs to one case, and a case to one runtime.
-static POOLS: Mutex<BTreeMap<String, Pool>> = Mutex::new(BTreeMap::new());
+static POOLS: Mutex<BTreeMap<Handles, Pool>> = Mutex::new(BTreeMap::new());
+
+/// A namespace, and the URL of its stores.
+type Handles = (String, String);
 
 impl MssqlHarness {
     /// Creates the harness with the server's own claim method.
     pub(crate) fn made_for() -> Result<Self, Missing> {
-        let missing = || Missing::new(idem_servers::missing_reason("mssql"));
         Ok(Self {
             name: "mssql",
             method: ClaimMethod::Auto,
-            url: idem_servers::url_for("mssql").ok_or_else(missing)?,
+            url: found("mssql")?,
         })
     }
 
@@ -98,7 +96,7 @@ impl MssqlHarness {
 
     /// Returns a manager that opens connections as the store does.
     pub(crate) fn manager(&self) -> Result<Manager, BoxError> {
-        Ok(Manager::from_url(&self.url)?)
+        Ok(Manager::from_url(self.url.as_str())?)
     }
 
     /// Returns the configuration of a namespace's store.
@@ -110,14 +108,15 @@ impl MssqlHarness {
 
     fn pool(&self, namespace: &str) -> Result<Pool, BoxError> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.get(namespace) {
+        let handles = (namespace.to_owned(), self.url.as_str().to_owned());
+        if let Some(pool) = pools.get(&handles) {
             return Ok(pool.clone());
         }
         let pool = match self.is_hostile() {
             true => self.hostile_pool(12)?,
             false => Pool::builder(self.manager()?).max_size(12).build()?,
         };
-        pools.insert(namespace.to_owned(), pool.clone());
+        pools.insert(handles, pool.clone());
         Ok(pool)
     }
 
@@ -152,7 +151,7 @@ impl MssqlHarness {
         password: &str,
         namespace: &str,
     ) -> Result<MssqlStore, BoxError> {
-        let mut url = Url::parse(&self.url)?;
+        let mut url = Url::parse(self.url.as_str())?;
         let taken = url.set_username(user);
         taken
             .and_then(|()| url.set_password(Some(password)))
@@ -178,98 +177,58 @@ impl MssqlHarness {
     }
 }
 
-/// An open transaction of a caller.
-struct Open {
-    store: MssqlStore,
-    transaction: Transaction,
-}
-
-#[async_trait]
-impl CallerTransaction for Open {
-    async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome, Error> {
-        self.store.claim_in(&mut self.transaction, request).await
-    }
-
-    async fn complete(
-        &mut self,
-        claim: &Claim,
-        response: &Response,
-        retention: Duration,
-    ) -> Result<(), Error> {
-        self.store
-            .complete_in(&mut self.transaction, claim, response, retention)
-            .await
-    }
-
-    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
-        Ok(self.transaction.commit().await?)
-    }
-
-    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
-        Ok(self.transaction.rollback().await?)
-    }
-}
-
 /// Returns the harness of a case.
 pub(crate) fn harness(cx: &Context) -> Result<MssqlHarness, CaseError> {
     MssqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
 }
 
-#[async_trait]
-impl Harness for MssqlHarness {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn profile(&self) -> Profile {
-        let core = Profile::new()
-            .batch()
-            .checkpoints()
-            .watermarks()
-            .transactions()
-            .row_locks()
-            .with_shortest_lease(Duration::from_millis(150));
-        if self.is_hostile() {
-            return core;
-        }
-        core.shared_between_processes()
+/// Creates the target on this server.
+pub(crate) async fn target(server: MssqlHarness) -> Result<Suite<MssqlHarness>, Missing> {
+    let core = Profile::new()
+        .batch()
+        .checkpoints()
+        .watermarks()
+        .transactions()
+        .row_locks()
+        .with_shortest_lease(Duration::from_millis(150));
+    let profile = match server.is_hostile() {
+        true => core,
+        false => core
+            .shared_between_processes()
             .durable()
             .password()
             .server_clock()
-            .network()
-    }
+            .network(),
+    };
+    let reported = match server.method {
+        ClaimMethod::InsertWhereNotExists => Some(server.product().await),
+        _ => None,
+    };
+    let suite = Suite::new(server.name, server, profile);
+    Ok(match reported.transpose() {
+        Ok(Some((product, _))) => suite.with_product(format!("{product}, without MERGE")),
+        Ok(None) => suite,
+        Err(error) => return Err(Missing::new(error.to_string())),
+    })
+}
 
-    async fn product(&self) -> Result<Product, BoxError> {
+#[async_trait]
+impl Adapter for MssqlHarness {
+    type Store = MssqlStore;
+
+    async fn product(&self) -> Result<(String, String), BoxError> {
         let version = self.version().await?;
         let (product, rest) = version.split_once(" - ").unwrap_or((&version, ""));
         let number = rest.split_whitespace().next().unwrap_or_default();
-        let product = match self.method {
-            ClaimMethod::InsertWhereNotExists => format!("{product}, without MERGE"),
-            _ => product.to_owned(),
-        };
-        Ok(Product::new(product, number))
+        Ok((product.to_owned(), number.to_owned()))
     }
 
-    async fn create(&self) -> Result<String, BoxError> {
-        let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
-        let namespace = format!("idem_test_{random:032x}");
-        self.store(&namespace)?.migrate().await?;
-        Ok(namespace)
+    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
+        Ok(Self::store(self, namespace)?.migrate().await?)
     }
 
-    async fn open_with_password(
-        &self,
-        namespace: &str,
-        password: &str,
-    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let manager = Manager::from_url(&with_password(&self.url, "idem", password))?;
-        let pool = Pool::builder(manager).build()?;
-        let store = MssqlStore::with_config(pool, self.config(namespace)?);
-        Ok(Some(Arc::new(store)))
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(self.store(namespace)?))
+    async fn store(&self, namespace: &str) -> Result<MssqlStore, BoxError> {
+        Self::store(self, namespace)
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
@@ -278,47 +237,33 @@ impl Harness for MssqlHarness {
             .concat();
         let dropped = self.run(namespace, &drop).await.map(|_| ());
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.remove(namespace) {
-            pool.close();
-        }
+        pools.retain(|(of, _), pool| {
+            let others = of != namespace;
+            if !others {
+                pool.close();
+            }
+            others
+        });
         dropped
     }
 
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(self.store(namespace)?)))
+    fn url(&self) -> Option<&ServerUrl> {
+        Some(&self.url)
+    }
+
+    fn with_url(mut self, url: ServerUrl) -> Self {
+        self.url = url;
+        self
     }
 
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
-        let store = self.store(namespace)?;
+        let store = Self::store(self, namespace)?;
         // On its own connection, so that the store's callers do not wait for it.
         let manager = match self.is_hostile() {
             true => self.hostile_pool(1)?,
             false => Pool::builder(self.manager()?).max_size(1).build()?,
         };
         let transaction = Transaction::begin(&manager, Isolation::ReadCommitted).await?;
-        Ok(Some(Box::new(Open { store, transaction })))
-    }
-
-    async fn open_through(
-        &self,
-        namespace: &str,
-        address: SocketAddr,
-    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let mut url = Url::parse(&self.url)?;
-        url.set_host(Some(&address.ip().to_string()))?;
-        url.set_port(Some(address.port()))
-            .map_err(|()| "no port in the URL")?;
-        let pool = Pool::builder(Manager::from_url(url.as_str())?).build()?;
-        let config = self.config(namespace)?;
-        Ok(Some(Arc::new(MssqlStore::with_config(pool, config))))
-    }
-
-    fn server_address(&self) -> Option<SocketAddr> {
-        let url = Url::parse(&self.url).ok()?;
-        let host = url.host_str()?.trim_matches(['[', ']']);
-        (host, url.port().unwrap_or(1433))
-            .to_socket_addrs()
-            .ok()?
-            .next()
+        Ok(Some(Box::new(Begun { store, transaction })))
     }
 }

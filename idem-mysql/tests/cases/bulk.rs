@@ -1,11 +1,12 @@
 //! Batches, `delete_expired` and `fail_abandoned`, and the connections that they leave behind.
 
 use idem_conformance::proxy::Proxy;
-use idem_conformance::{Case, CaseResult, Context, Harness};
+use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
     AttemptId, BatchStore, Claim, ClaimOutcome, Effect, ErrorKind, FencingToken, Finish,
     IdempotencyStore, IdempotencyStoreExt, Record, Response,
 };
+use idem_stores::Adapter;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, Executor};
 
@@ -51,7 +52,7 @@ pub(super) const A_PURGE_THAT_FAILS_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE: Case = c
 /// The connection is cut after each message in turn, until a batch needs no more messages.
 async fn a_batch_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
-    let server = harness.server_address().expect("a server");
+    let server = harness.address().expect("a server");
     let proxy = Proxy::start(server).await?;
     let options = harness
         .options()?

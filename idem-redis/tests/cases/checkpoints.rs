@@ -1,6 +1,6 @@
 //! The checkpoint in the record's value.
 
-use idem_conformance::{Case, CaseResult, Context, Harness};
+use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
     Checkpoint, CheckpointStore, Claim, ErrorKind, FailedPolicy, Failure, IdempotencyStore,
     Metadata, Record, Response,

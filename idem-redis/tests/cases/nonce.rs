@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use idem_conformance::proxy::Proxy;
-use idem_conformance::{Case, CaseError, CaseResult, Context, Harness};
+use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{ErrorKind, Key, Nonce};
 use idem_redis::{Config, Enforce, NonceError, NonceWindow, Posted, RedisStore, redis};
 use tokio::sync::{Barrier, Notify};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_conformance::proxy::Proxy;
-use idem_conformance::{Case, CaseResult, Context, Harness};
+use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
     BatchStore, ClaimRequest, Effect, ErrorKind, IdempotencyStore, Record, StalePolicy,
 };

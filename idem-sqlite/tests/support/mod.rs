@@ -1,134 +1,34 @@
 //! Access of the tests to SQLite.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idem_conformance::secrets::MARK;
-use idem_conformance::{CallerTransaction, Harness, Product, Profile};
-use idem_core::{
-    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key,
-    Response, Result, async_trait,
-};
-use idem_sqlite::{Config, SqliteStore};
+use idem_conformance::{CallerTransaction, Profile};
+use idem_core::{BoxError, Key, async_trait};
+use idem_sqlite::SqliteStore;
+use idem_stores::{Adapter, Sqlite, Suite};
+use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
-use sqlx::{SqlitePool, SqliteTransaction};
 
-/// Each namespace is a folder with one database; the locator is its path.
-pub(crate) struct SqliteHarness;
+/// Creates a target.
+pub(crate) fn target<A: Adapter>(name: &str, adapter: A) -> Suite<A> {
+    let profile = Profile::new().shared_between_processes().durable();
+    let profile = profile.batch().checkpoints().watermarks();
+    let profile = profile.transactions().damage();
+    Suite::new(
+        name,
+        adapter,
+        profile.with_clock_tick(Duration::from_millis(1)),
+    )
+}
 
 /// Opens a store on the file in this folder.
 pub(crate) async fn store(folder: &str) -> Result<SqliteStore, BoxError> {
-    let file = Path::new(folder).join("idem.db");
-    let url = format!("sqlite:{}", file.display());
-    Ok(SqliteStore::connect(&url, Config::new()).await?)
+    Sqlite.store(folder).await
 }
 
-fn new_folder() -> Result<String, BoxError> {
-    let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
-    let folder = std::env::temp_dir().join(format!("idem-test-{random:032x}"));
-    std::fs::create_dir(&folder)?;
-    Ok(folder.display().to_string())
-}
-
-#[async_trait]
-impl Harness for SqliteHarness {
-    fn name(&self) -> &str {
-        "sqlite"
-    }
-
-    fn profile(&self) -> Profile {
-        let profile = Profile::new().shared_between_processes().durable();
-        let profile = profile.batch().checkpoints().watermarks();
-        let profile = profile.transactions().damage();
-        profile.with_clock_tick(Duration::from_millis(1))
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
-        let version: String = sqlx::query_scalar("SELECT sqlite_version()")
-            .fetch_one(&pool)
-            .await?;
-        Ok(Product::new("SQLite", version))
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        let folder = new_folder()?;
-        let store = store(&folder).await?;
-        store.migrate().await?;
-        store.pool().close().await;
-        Ok(folder)
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(store(namespace).await?))
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        Ok(std::fs::remove_dir_all(namespace)?)
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(store(namespace).await?)))
-    }
-
-    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
-        let store = store(namespace).await?;
-        let transaction = store.pool().begin_with("BEGIN IMMEDIATE").await?;
-        Ok(Some(Box::new(Begun { store, transaction })))
-    }
-
-    async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
-        let store = store(namespace).await?;
-        let query =
-            "UPDATE idem_records SET result = ?4 WHERE scope = ?1 AND operation = ?2 AND id = ?3";
-        let damaged = sqlx::query(query)
-            .bind(key.scope())
-            .bind(key.operation())
-            .bind(key.id())
-            .bind(MARK.as_bytes())
-            .execute(store.pool())
-            .await?;
-        store.close().await;
-        Ok(damaged.rows_affected() == 1)
-    }
-}
-
-/// A transaction on a connection of its own.
-struct Begun {
-    store: SqliteStore,
-    transaction: SqliteTransaction<'static>,
-}
-
-#[async_trait]
-impl CallerTransaction for Begun {
-    async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        self.store.claim_in(&mut self.transaction, request).await
-    }
-
-    async fn complete(
-        &mut self,
-        claim: &Claim,
-        response: &Response,
-        retention: Duration,
-    ) -> Result<()> {
-        let transaction = &mut self.transaction;
-        self.store
-            .complete_in(transaction, claim, response, retention)
-            .await
-    }
-
-    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
-        Ok(self.transaction.commit().await?)
-    }
-
-    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
-        Ok(self.transaction.rollback().await?)
-    }
-}
-
-/// The same on callers' pools, whose files and connections have the most different settings
-/// possible.
+/// Callers' pools, whose files and connections have the most different settings possible.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Hostile;
 
 /// Settings of a connection that must change nothing.
@@ -161,7 +61,7 @@ const PRAGMAS: &[(&str, &str)] = &[
 /// Opens a pool on the file in this folder.
 async fn hostile_pool(folder: &str) -> Result<SqlitePool, BoxError> {
     let mut options = SqliteConnectOptions::new()
-        .filename(Path::new(folder).join("idem.db"))
+        .filename(Path::new(folder).join(Sqlite::FILE))
         // Applies to a new file only.
         .pragma("encoding", "'UTF-16be'")
         .page_size(512)
@@ -175,56 +75,44 @@ async fn hostile_pool(folder: &str) -> Result<SqlitePool, BoxError> {
     Ok(pool.connect_with(options).await?)
 }
 
-async fn hostile(folder: &str) -> Result<SqliteStore, BoxError> {
-    let store = SqliteStore::new(hostile_pool(folder).await?);
-    store.verify().await?;
-    Ok(store)
-}
-
 #[async_trait]
-impl Harness for Hostile {
-    fn name(&self) -> &str {
-        "sqlite-hostile"
+impl Adapter for Hostile {
+    type Store = SqliteStore;
+
+    async fn product(&self) -> Result<(String, String), BoxError> {
+        Sqlite.product().await
     }
 
-    fn profile(&self) -> Profile {
-        SqliteHarness.profile()
+    fn new_name(&self) -> String {
+        Sqlite.new_name()
     }
 
-    async fn product(&self) -> Result<Product, BoxError> {
-        SqliteHarness.product().await
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        let folder = new_folder()?;
-        let store = SqliteStore::new(hostile_pool(&folder).await?);
+    async fn create(&self, folder: &str) -> Result<(), BoxError> {
+        std::fs::create_dir(folder)?;
+        let store = SqliteStore::new(hostile_pool(folder).await?);
         store.migrate().await?;
         let query = sqlx::query_scalar("PRAGMA encoding");
         let encoding: String = query.fetch_one(store.pool()).await?;
         assert_eq!(encoding, "UTF-16be");
         store.close().await;
-        Ok(folder)
+        Ok(())
     }
 
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(hostile(namespace).await?))
+    async fn store(&self, folder: &str) -> Result<SqliteStore, BoxError> {
+        let store = SqliteStore::new(hostile_pool(folder).await?);
+        store.verify().await?;
+        Ok(store)
     }
 
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        SqliteHarness.destroy(namespace).await
+    async fn destroy(&self, folder: &str) -> Result<(), BoxError> {
+        Sqlite.destroy(folder).await
     }
 
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(hostile(namespace).await?)))
+    async fn begin(&self, folder: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        Ok(Some(Sqlite::begin_on(self.store(folder).await?).await?))
     }
 
-    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
-        let store = hostile(namespace).await?;
-        let transaction = store.pool().begin_with("BEGIN IMMEDIATE").await?;
-        Ok(Some(Box::new(Begun { store, transaction })))
-    }
-
-    async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
-        SqliteHarness.damage(namespace, key).await
+    async fn damage(&self, folder: &str, key: &Key) -> Result<bool, BoxError> {
+        Sqlite.damage(folder, key).await
     }
 }

@@ -7,14 +7,12 @@
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore, Response};
 use idem_hybrid::{HybridStore, RedisCache};
-use idem_redis::Config;
 use std::sync::Arc;
 
 use super::redis::Server;
 use super::{Backend, Location, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::stop::Stop;
-use crate::storm::url::nodes;
 
 #[derive(Debug)]
 pub(crate) struct Hybrid {
@@ -33,18 +31,15 @@ impl Hybrid {
         location: &Location,
         database: Box<dyn Backend>,
     ) -> Result<Self, Stop> {
-        let (config, namespace) = (Config::new(), &location.namespace);
-        let cache = match nodes(urls)[..] {
-            [url] => RedisCache::new(url, namespace, &config),
-            ref urls => RedisCache::new_cluster(urls, namespace, &config),
-        };
-        let cache = cache.map_err(|error| Stop::because("--store", &error))?;
+        // A hybrid works without its cache; a storm has to show both.
+        let server = Server::open(urls).await?;
+        let cache = server.adapter().cache(&location.namespace);
+        let cache = cache.map_err(|error| Stop::because("--store", &*error))?;
         Ok(Self {
             store: HybridStore::new(cache, database.store()),
             database,
-            // A hybrid works without its cache; a storm has to show both.
-            server: Server::open(urls).await?,
-            namespace: namespace.clone(),
+            server,
+            namespace: location.namespace.clone(),
         })
     }
 }

@@ -1,11 +1,14 @@
 //! [`Backend`]: a store together with the ledger of effects.
 
+mod database;
 mod hybrid;
 mod mongo;
 mod mssql;
 mod mysql;
 mod postgres;
+mod reach;
 mod redis;
+mod sql;
 mod sqlite;
 
 use std::fmt::{self, Debug};

@@ -1,14 +1,14 @@
 //! SQL Server and compatible servers: records and ledger in a schema for each run.
 
 use async_trait::async_trait;
-use idem_core::{BoxError, ErrorKind, IdempotencyStore, Response};
+use idem_core::{BoxError, Claim, Response, Result as StoreResult};
 use idem_mssql::tiberius::{Query, Row};
-use idem_mssql::{Client, Config, Manager, MssqlStore, Pool, Transactions};
-use std::sync::Arc;
+use idem_mssql::{Config, Manager, MssqlStore, Pool, Transaction, TransactionRetry, Transactions};
 
-use super::{Backend, Location, RETENTION, SERVER_TIMEOUT, Settlement};
+use super::database::{Database, attempts};
+use super::reach::reach;
+use super::{Location, RETENTION, SERVER_TIMEOUT};
 use crate::storm::entry::Entry;
-use crate::storm::point::Point;
 use crate::storm::stop::Stop;
 use crate::storm::url::without_credentials;
 
@@ -31,27 +31,14 @@ impl Mssql {
             .with_schema(&location.namespace)
             .map_err(|error| Stop::because("--store", &error))?;
         let store = MssqlStore::with_config(pool, config);
-        reach(&store, &location.url).await?;
+        let server = format!("SQL Server at {}", without_credentials(&location.url));
+        // Boxed, because it is deep.
+        let connect = Box::pin(store.pool().get());
+        drop(reach(&server, "user and password", connect).await?);
         Ok(Self {
             store,
             schema: location.namespace.clone(),
         })
-    }
-
-    /// Writes the contents of one transaction: the effect, and the answer for every later delivery.
-    async fn write(&self, client: &mut Client, settlement: &Settlement) -> Result<(), BoxError> {
-        let Settlement {
-            claim,
-            entry,
-            response,
-            probe,
-        } = settlement;
-        insert(client, &self.schema, entry).await?;
-        self.store
-            .complete_in(client, claim, response, RETENTION)
-            .await?;
-        probe.pass(Point::Uncommitted).await;
-        Ok(())
     }
 
     async fn run(&self, sql: &str) -> Result<Vec<Row>, BoxError> {
@@ -61,30 +48,7 @@ impl Mssql {
     }
 }
 
-/// Connects once, to distinguish a wrong URL from an unreachable server.
-async fn reach(store: &MssqlStore, url: &str) -> Result<(), Stop> {
-    let server = format!("--store: SQL Server at {}", without_credentials(url));
-    let Err(error) = store.pool().get().await else {
-        return Ok(());
-    };
-    let away = format!("{server} cannot be reached; is it running, and is the URL right?");
-    Err(Stop::because(away, &error))
-}
-
-async fn insert(client: &mut Client, schema: &str, entry: &Entry) -> Result<(), BoxError> {
-    let mut query = Query::new(format!(
-        "INSERT INTO [{schema}].[ledger] ([key], fingerprint, token, attempts, delivery, worker)
-         VALUES (@P1, @P2, @P3, @P4, @P5, @P6);"
-    ));
-    query.bind(entry.key.clone());
-    query.bind(entry.fingerprint.clone());
-    query.bind(entry.token);
-    query.bind(entry.attempts);
-    query.bind(entry.delivery);
-    query.bind(entry.worker.clone());
-    query.execute(client).await?;
-    Ok(())
-}
+attempts!(TransactionRetry, Transaction);
 
 fn entry(row: &Row) -> Result<Entry, BoxError> {
     let text = |column: usize| -> Result<String, BoxError> {
@@ -105,9 +69,12 @@ fn entry(row: &Row) -> Result<Entry, BoxError> {
 }
 
 #[async_trait]
-impl Backend for Mssql {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
-        Arc::new(self.store.clone())
+impl Database for Mssql {
+    type Store = MssqlStore;
+    type Attempts = TransactionRetry;
+
+    fn store(&self) -> &MssqlStore {
+        &self.store
     }
 
     async fn product(&self) -> Result<String, BoxError> {
@@ -118,14 +85,11 @@ impl Backend for Mssql {
         Ok(line.unwrap_or_default().trim().to_owned())
     }
 
-    async fn create(&self) -> Result<(), BoxError> {
-        // Migrations of other runs may be under way.
-        while let Err(error) = self.store.migrate().await {
-            if error.kind() != ErrorKind::Contention {
-                return Err(error.into());
-            }
-        }
-        // The key is not unique: a second effect has to be visible, not refused.
+    async fn migrate(&self) -> StoreResult<()> {
+        self.store.migrate().await
+    }
+
+    async fn create_ledger(&self) -> Result<(), BoxError> {
         let schema = &self.schema;
         self.run(&format!(
             "CREATE TABLE [{schema}].[ledger] (
@@ -155,28 +119,39 @@ impl Backend for Mssql {
         Ok(())
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
-        let transactions = Transactions::new(self.store.pool().clone());
-        let mut attempts = transactions.attempts();
-        loop {
-            let mut transaction = attempts.begin().await?;
-            let result = self.write(&mut transaction, settlement).await;
-            if let Some(result) = attempts.finish(transaction, result).await {
-                return result.map(|()| settlement.response.clone());
-            }
-        }
+    fn attempts(&self) -> TransactionRetry {
+        Transactions::new(self.store.pool().clone()).attempts()
     }
 
-    async fn append(&self, entry: &Entry) -> Result<(), BoxError> {
-        let mut transaction = Transactions::new(self.store.pool().clone())
-            .attempts()
-            .begin()
-            .await?;
-        insert(&mut transaction, &self.schema, entry).await?;
-        Ok(transaction.commit().await?)
+    async fn insert(&self, transaction: &mut Transaction, entry: &Entry) -> Result<(), BoxError> {
+        let mut query = Query::new(format!(
+            "INSERT INTO [{}].[ledger] ([key], fingerprint, token, attempts, delivery, worker)
+             VALUES (@P1, @P2, @P3, @P4, @P5, @P6);",
+            self.schema
+        ));
+        query.bind(entry.key.clone());
+        query.bind(entry.fingerprint.clone());
+        query.bind(entry.token);
+        query.bind(entry.attempts);
+        query.bind(entry.delivery);
+        query.bind(entry.worker.clone());
+        query.execute(transaction).await?;
+        Ok(())
     }
 
-    async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
+    async fn complete(
+        &self,
+        transaction: &mut Transaction,
+        claim: &Claim,
+        response: &Response,
+    ) -> StoreResult<()> {
+        let store = &self.store;
+        store
+            .complete_in(transaction, claim, response, RETENTION)
+            .await
+    }
+
+    async fn entries(&self) -> Result<Vec<Entry>, BoxError> {
         let sql = format!(
             "SELECT [key], fingerprint, token, attempts, delivery, worker FROM [{}].[ledger] ORDER BY n;",
             self.schema

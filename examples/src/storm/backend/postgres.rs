@@ -1,193 +1,119 @@
 //! PostgreSQL: records and ledger in a schema for each run.
 
 use async_trait::async_trait;
-use idem_core::{BoxError, IdempotencyStore, Response};
-use idem_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use idem_postgres::sqlx::{AssertSqlSafe, Connection, Error, PgTransaction, Row, query, raw_sql};
-use idem_postgres::{Config, PostgresStore, Transactions};
-use std::str::FromStr;
-use std::sync::Arc;
+use idem_core::{BoxError, Claim, Response, Result as StoreResult};
+use idem_postgres::sqlx::{Connection, PgConnection, PgPool, PgTransaction};
+use idem_postgres::{PostgresStore, TransactionRetry, Transactions};
+use idem_stores::{Adapter, ServerUrl};
 
-use super::{Backend, Location, RETENTION, SERVER_TIMEOUT, Settlement};
+use super::database::{Database, attempts};
+use super::reach::reach;
+use super::{Location, RETENTION, sql};
 use crate::storm::entry::Entry;
-use crate::storm::point::Point;
 use crate::storm::stop::Stop;
 
 #[derive(Debug)]
 pub(crate) struct Postgres {
+    adapter: idem_stores::Postgres,
     store: PostgresStore,
     schema: String,
 }
 
 impl Postgres {
     pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
-        let options = PgConnectOptions::from_str(&location.url)
-            .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?
-            .application_name("idem-storm");
-        reach(&options).await?;
-        let pool = PgPoolOptions::new()
-            .max_connections(location.connections)
-            .test_before_acquire(false)
-            .connect_lazy_with(options);
-        let config = Config::new()
-            .with_schema(&location.namespace)
-            .map_err(|error| Stop::because("--store", &error))?;
+        let url = ServerUrl::from(&*location.url).with("application_name", "idem-storm");
+        let adapter = idem_stores::Postgres::new(url).with_pool(location.connections);
+        let options = adapter
+            .options()
+            .map_err(|error| Stop::because("--store: the URL cannot be read", &*error))?;
+        let server = format!(
+            "PostgreSQL at {}:{}",
+            options.get_host(),
+            options.get_port()
+        );
+        let connect = async { Ok::<_, BoxError>(adapter.connect().await?.close().await?) };
+        reach(&server, "role, password and database", connect).await?;
+        let store = adapter.store(&location.namespace).await;
         Ok(Self {
-            store: PostgresStore::with_config(pool, config),
+            store: store.map_err(|error| Stop::because("--store", &*error))?,
+            adapter,
             schema: location.namespace.clone(),
         })
     }
-
-    /// Writes the contents of one transaction: the effect, and the answer for every later delivery.
-    async fn write(
-        &self,
-        transaction: &mut PgTransaction<'_>,
-        settlement: &Settlement,
-    ) -> Result<(), BoxError> {
-        let Settlement {
-            claim,
-            entry,
-            response,
-            probe,
-        } = settlement;
-        insert(transaction, &self.schema, entry).await?;
-        self.store
-            .complete_in(transaction, claim, response, RETENTION)
-            .await?;
-        probe.pass(Point::Uncommitted).await;
-        Ok(())
-    }
-
-    async fn run(&self, sql: String) -> Result<(), BoxError> {
-        raw_sql(AssertSqlSafe(sql))
-            .execute(self.store.pool())
-            .await?;
-        Ok(())
-    }
 }
 
-/// Connects once, because a pool treats a refused connection as a starting server and retries for
-/// half a minute.
-async fn reach(options: &PgConnectOptions) -> Result<(), Stop> {
-    let server = format!(
-        "--store: PostgreSQL at {}:{}",
-        options.get_host(),
-        options.get_port()
-    );
-    let away = format!("{server} cannot be reached; is it running, and is the URL right?");
-    match tokio::time::timeout(SERVER_TIMEOUT, PgConnection::connect_with(options)).await {
-        Ok(Ok(connection)) => {
-            // An error of closing does not matter.
-            let _ = connection.close().await;
-            Ok(())
-        }
-        Ok(Err(error @ Error::Database(_))) => {
-            let refused = "refuses the connection; check role, password and database in the URL";
-            Err(Stop::because(format!("{server} {refused}"), &error))
-        }
-        Ok(Err(error)) => Err(Stop::because(away, &error)),
-        Err(_) => Err(Stop::new(format!(
-            "{away} (no answer within {} s)",
-            SERVER_TIMEOUT.as_secs()
-        ))),
-    }
-}
-
-async fn insert(
-    connection: &mut PgConnection,
-    schema: &str,
-    entry: &Entry,
-) -> Result<(), BoxError> {
-    let sql = format!(
-        "INSERT INTO {schema}.ledger (key, fingerprint, token, attempts, delivery, worker)
-         VALUES ($1, $2, $3, $4, $5, $6)"
-    );
-    query(AssertSqlSafe(sql))
-        .bind(&entry.key)
-        .bind(&entry.fingerprint)
-        .bind(entry.token)
-        .bind(entry.attempts)
-        .bind(entry.delivery)
-        .bind(&entry.worker)
-        .execute(connection)
-        .await?;
-    Ok(())
-}
+sql::ledger!(idem_postgres, PgPool, PgConnection);
+attempts!(TransactionRetry, PgTransaction<'static>);
 
 #[async_trait]
-impl Backend for Postgres {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
-        Arc::new(self.store.clone())
+impl Database for Postgres {
+    type Store = PostgresStore;
+    type Attempts = TransactionRetry;
+
+    fn store(&self) -> &PostgresStore {
+        &self.store
     }
 
     async fn product(&self) -> Result<String, BoxError> {
-        let row = query("SHOW server_version")
-            .fetch_one(self.store.pool())
-            .await?;
-        let version: String = row.try_get(0)?;
-        let number = version.split(' ').next().unwrap_or_default();
-        Ok(format!("PostgreSQL {number}"))
+        let (product, version) = self.adapter.product().await?;
+        Ok(format!("{product} {version}"))
     }
 
-    async fn create(&self) -> Result<(), BoxError> {
-        self.store.migrate().await?;
-        // The key is not unique: a second effect has to be visible, not refused.
+    async fn migrate(&self) -> StoreResult<()> {
+        self.store.migrate().await
+    }
+
+    async fn create_ledger(&self) -> Result<(), BoxError> {
         let schema = &self.schema;
-        self.run(format!(
+        let create = format!(
             "CREATE TABLE IF NOT EXISTS {schema}.ledger (
                 n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text NOT NULL,
                 fingerprint text NOT NULL, token bigint NOT NULL, attempts bigint NOT NULL,
                 delivery bigint NOT NULL, worker text NOT NULL)"
-        ))
-        .await
+        );
+        run(self.store.pool(), create).await
     }
 
     async fn remove(&self) -> Result<(), BoxError> {
-        let schema = &self.schema;
-        self.run(format!(
-            "SET lock_timeout = '20s'; SET client_min_messages = warning; DROP SCHEMA IF EXISTS {schema} CASCADE"
-        ))
-        .await?;
+        self.adapter.destroy(&self.schema).await?;
         self.store.pool().close().await;
         Ok(())
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
-        let transactions = Transactions::new(self.store.pool().clone());
-        let mut attempts = transactions.attempts();
-        loop {
-            let mut transaction = attempts.begin().await?;
-            let result = self.write(&mut transaction, settlement).await;
-            if let Some(result) = attempts.finish(transaction, result).await {
-                return result.map(|()| settlement.response.clone());
-            }
-        }
+    fn attempts(&self) -> TransactionRetry {
+        Transactions::new(self.store.pool().clone()).attempts()
     }
 
-    async fn append(&self, entry: &Entry) -> Result<(), BoxError> {
-        let mut connection = self.store.pool().acquire().await?;
-        insert(&mut connection, &self.schema, entry).await
+    async fn insert(
+        &self,
+        transaction: &mut PgTransaction<'static>,
+        entry: &Entry,
+    ) -> Result<(), BoxError> {
+        let sql = format!(
+            "INSERT INTO {}.ledger (key, fingerprint, token, attempts, delivery, worker)
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            self.schema
+        );
+        insert(transaction, sql, entry).await
     }
 
-    async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
+    async fn complete(
+        &self,
+        transaction: &mut PgTransaction<'static>,
+        claim: &Claim,
+        response: &Response,
+    ) -> StoreResult<()> {
+        let store = &self.store;
+        store
+            .complete_in(transaction, claim, response, RETENTION)
+            .await
+    }
+
+    async fn entries(&self) -> Result<Vec<Entry>, BoxError> {
         let sql = format!(
             "SELECT key, fingerprint, token, attempts, delivery, worker FROM {}.ledger ORDER BY n",
             self.schema
         );
-        let rows = query(AssertSqlSafe(sql))
-            .fetch_all(self.store.pool())
-            .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(Entry {
-                    key: row.try_get(0)?,
-                    fingerprint: row.try_get(1)?,
-                    token: row.try_get(2)?,
-                    attempts: row.try_get(3)?,
-                    delivery: row.try_get(4)?,
-                    worker: row.try_get(5)?,
-                })
-            })
-            .collect()
+        entries(self.store.pool(), sql).await
     }
 }

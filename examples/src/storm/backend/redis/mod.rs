@@ -15,20 +15,20 @@
 //! The ledger holds an effect as its first caller wrote it, so the report counts only the takeovers
 //! before it.
 
-mod connection;
 mod ledger;
 mod server;
 
 use async_trait::async_trait;
 use idem_core::{BoxError, Error, IdempotencyStore, Response};
-use idem_redis::{Config, RedisStore};
+use idem_redis::RedisStore;
+use idem_stores::Adapter;
 use std::sync::Arc;
 
 use super::{Backend, Location, RETENTION, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
-use crate::storm::url::{nodes, without_credentials};
+use crate::storm::url::without_credentials;
 use ledger::Ledger;
 pub(super) use server::Server;
 
@@ -46,16 +46,11 @@ impl Redis {
     /// Opens the store. Several URLs, separated by commas, are nodes of one cluster.
     pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
         let server = Server::open(&location.url).await?;
-        let opened = async {
-            let config = Config::new().with_namespace(&location.namespace)?;
-            match nodes(&location.url)[..] {
-                [url] => RedisStore::connect(url, config).await,
-                ref urls => RedisStore::connect_cluster(urls, config).await,
-            }
-        };
-        let store = opened.await.map_err(|error| {
+        let store = server.adapter().store(&location.namespace).await;
+        let store = store.map_err(|error| {
             let server = without_credentials(&location.url);
-            Stop::because(format!("--store: Redis at {server} cannot be used"), &error)
+            let message = format!("--store: Redis at {server} cannot be used");
+            Stop::because(message, &*error)
         })?;
         Ok(Self {
             store,
