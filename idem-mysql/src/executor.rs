@@ -33,7 +33,7 @@ impl Executor for MySqlExecutor<'_> {
     }
 }
 
-fn count(answer: &mut Answer, done: MySqlQueryResult) {
+fn count(answer: &mut Answer, done: &MySqlQueryResult) {
     answer.affected += done.rows_affected();
     answer.insert_id = done.last_insert_id();
 }

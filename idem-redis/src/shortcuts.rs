@@ -1,8 +1,9 @@
 //! [`Shortcuts`]: the shortcuts of claims and of their ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use idem_core::backend::{Batcher, DuplicateEstimator, Underway};
+use idem_core::backend::{Batcher, DuplicateEstimator};
 
 use crate::ended::EndedClaim;
 use crate::fresh::FreshClaim;
@@ -25,6 +26,27 @@ pub(crate) struct Shortcuts {
     pub(crate) many: ManyRecords,
     pub(crate) fresh: Arc<Batcher<FreshClaim, Written>>,
     pub(crate) ended: Arc<Batcher<EndedClaim, Written>>,
+    callers: AtomicUsize,
+}
+
+/// A caller under way, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Caller<'s> {
+    callers: &'s AtomicUsize,
+    others: usize,
+}
+
+impl Caller<'_> {
+    /// Returns whether there are enough concurrent callers for a shared script to pay.
+    pub(crate) fn is_in_company(&self) -> bool {
+        self.others >= Batcher::<FreshClaim, Written>::COMPANY
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.callers.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Shortcuts {
@@ -42,13 +64,16 @@ impl Shortcuts {
             ended: Batcher::new(MAX_BATCH_SIZE, usize::MAX, move |ends| {
                 ended.clone().write(ends)
             }),
+            callers: AtomicUsize::new(0),
         }
     }
 
     /// Counts one more caller, until the returned value is dropped. All operations count together,
     /// because callers go from one to the next: those of a batch that was answered are the company
     /// of the first one that ends its claim.
-    pub(crate) fn enter(&self) -> Underway<'_> {
-        self.fresh.enter()
+    pub(crate) fn enter(&self) -> Caller<'_> {
+        let callers = &self.callers;
+        let others = callers.fetch_add(1, Ordering::Relaxed);
+        Caller { callers, others }
     }
 }

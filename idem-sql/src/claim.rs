@@ -34,7 +34,6 @@ impl<'r> ClaimParams<'r> {
 
     /// Returns the claim that an insert of the record has won at `now`, in microseconds by the
     /// server's clock, which is also the token.
-    #[must_use]
     pub fn inserted(&self, now: i64) -> Claim {
         Claim::new(
             self.request.key().clone(),

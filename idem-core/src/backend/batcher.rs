@@ -117,6 +117,9 @@ impl<I: Send + 'static, O: Send + 'static> Underway<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
+    /// The number of concurrent callers from which batching pays: 8.
+    pub const COMPANY: usize = COMPANY;
+
     /// Creates a batcher: a batch has at most `most` items, and at most `batches` of them are under
     /// way at a time. `answer` returns an answer for each item, in order; an item without one gets
     /// `None`.

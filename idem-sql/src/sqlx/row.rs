@@ -18,7 +18,7 @@ use crate::executor::Answer;
 pub async fn answer<'c, 'q, DB, E, Q>(
     connection: E,
     query: Q,
-    count: impl Fn(&mut Answer, DB::QueryResult) + Send,
+    count: impl Fn(&mut Answer, &DB::QueryResult) + Send,
 ) -> Result<Answer, sqlx::Error>
 where
     DB: Database,
@@ -31,7 +31,7 @@ where
     let mut steps = connection.fetch_many(query);
     while let Some(step) = steps.try_next().await? {
         match step {
-            Either::Left(done) => count(&mut answer, done),
+            Either::Left(done) => count(&mut answer, &done),
             Either::Right(row) => answer.rows.push(Box::new(SqlxRow(row))),
         }
     }

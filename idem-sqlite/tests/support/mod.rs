@@ -58,19 +58,16 @@ const PRAGMAS: &[(&str, &str)] = &[
     ("synchronous", "EXTRA"),
 ];
 
-/// Opens a pool on the file in this folder.
-async fn hostile_pool(folder: &str) -> Result<SqlitePool, BoxError> {
-    let mut options = SqliteConnectOptions::new()
+/// Returns the options of connections to the file in this folder.
+fn hostile_options(folder: &str) -> SqliteConnectOptions {
+    let options = SqliteConnectOptions::new()
         .filename(Path::new(folder).join(Sqlite::FILE))
-        // Applies to a new file only.
-        .pragma("encoding", "'UTF-16be'")
-        .page_size(512)
-        .auto_vacuum(SqliteAutoVacuum::Full)
-        .journal_mode(SqliteJournalMode::Wal)
-        .create_if_missing(true);
-    for &(name, value) in PRAGMAS {
-        options = options.pragma(name, value);
-    }
+        .journal_mode(SqliteJournalMode::Wal);
+    let pragma = |options: SqliteConnectOptions, &(name, value)| options.pragma(name, value);
+    PRAGMAS.iter().fold(options, pragma)
+}
+
+async fn hostile_pool(options: SqliteConnectOptions) -> Result<SqlitePool, BoxError> {
     let pool = SqlitePoolOptions::new().max_connections(4);
     Ok(pool.connect_with(options).await?)
 }
@@ -89,7 +86,14 @@ impl Adapter for Hostile {
 
     async fn create(&self, folder: &str) -> Result<(), BoxError> {
         std::fs::create_dir(folder)?;
-        let store = SqliteStore::new(hostile_pool(folder).await?);
+        // These apply to a new file. On another one `auto_vacuum` waits for the write lock, for as
+        // long as the connection's busy time-out says.
+        let options = hostile_options(folder)
+            .pragma("encoding", "'UTF-16be'")
+            .page_size(512)
+            .auto_vacuum(SqliteAutoVacuum::Full)
+            .create_if_missing(true);
+        let store = SqliteStore::new(hostile_pool(options).await?);
         store.migrate().await?;
         let query = sqlx::query_scalar("PRAGMA encoding");
         let encoding: String = query.fetch_one(store.pool()).await?;
@@ -99,7 +103,7 @@ impl Adapter for Hostile {
     }
 
     async fn store(&self, folder: &str) -> Result<SqliteStore, BoxError> {
-        let store = SqliteStore::new(hostile_pool(folder).await?);
+        let store = SqliteStore::new(hostile_pool(hostile_options(folder)).await?);
         store.verify().await?;
         Ok(store)
     }
