@@ -7,6 +7,7 @@ use idem_core::{ClaimOutcome, ClaimRequest, Error, Finish, Key, Result};
 use idem_sql::batch::{Batch, CheckedFinish, Item as _, RoundLimits, finished};
 use idem_sql::cells::Columns;
 use idem_sql::claim::ClaimParams;
+use idem_sql::operations::Operations as _;
 use idem_sql::parameters::{Parameter, Value};
 
 use crate::dialect::Dialect;

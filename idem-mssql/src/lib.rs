@@ -2,7 +2,6 @@
 
 mod addresses;
 mod batch;
-mod capabilities;
 mod codes;
 mod config;
 mod ddl;
@@ -19,6 +18,7 @@ mod statements;
 mod store;
 mod tx;
 mod url;
+mod watermarks;
 
 pub use config::{ClaimMethod, Config};
 pub use ddl::{SCHEMA_VERSION, schema_sql};

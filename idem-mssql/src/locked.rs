@@ -101,7 +101,7 @@ impl Operations {
 
     /// Sends a plain read. It waits for a lock only where READ COMMITTED locks, and then no two
     /// callers at once.
-    pub(crate) async fn read(
+    pub(crate) async fn read_locked(
         &self,
         session: &mut Session<'_>,
         locked: &LockedKeys,

@@ -1,15 +1,15 @@
 //! The operations, on the pool or in a caller's transaction.
 
-use std::time::Duration;
-
-use idem_core::backend::decision::is_abandoned;
-use idem_core::backend::{FinalResult, LockedKeys, StoredRecord, check, encode_failure};
-use idem_core::{Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Record, Result};
+use idem_core::backend::{LockedKeys, StoredRecord, encode_failure};
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
+};
 use idem_sql::cells::{Columns, Row};
 use idem_sql::claim::ClaimParams;
 use idem_sql::maintenance::Task;
+use idem_sql::operations::{self, Operations as _, Read, Write};
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
+use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands};
 use tokio::sync::OnceCell;
 
 use crate::config::Config;
@@ -124,122 +124,11 @@ impl Operations {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let outcome = Columns::of(row).outcome(request)?;
-            if !is_abandoned(&outcome, request) {
-                return Ok(outcome);
-            }
-            if let Some(outcome) = self.abandon(session, request, row).await? {
+            if let Some(outcome) = self.claimed(session, request, row).await? {
                 return Ok(outcome);
             }
         }
         Err(key_changed_hands(Effect::None))
-    }
-
-    /// Fails the stale record that was read; `None` when it has changed since.
-    async fn abandon(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-        seen: &Row,
-    ) -> Result<Option<ClaimOutcome>> {
-        let failure = encode_failure(&Failure::abandoned())?;
-        let values = Values::of_key(request.key())
-            .with(Parameter::Token, Columns::of(seen).token()?.as_i64())
-            .with(Parameter::Result, &failure[..]);
-        let query = Query::of(&self.sql.abandon, &values)?;
-        let abandoned = self.in_turn(session, &self.locked, request.key(), query, Access::Write);
-        let rows = abandoned.await?;
-        rows.first()
-            .map(|row| Columns::of(row).outcome(request))
-            .transpose()
-    }
-
-    pub(crate) async fn finish(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        result: &FinalResult,
-    ) -> Result<()> {
-        let statement = match result.is_release() {
-            true => &self.sql.release,
-            false => &self.sql.seal,
-        };
-        let values = Values::of_claim(claim).with_result(result);
-        let query = Query::of(statement, &values)?;
-        self.step(session, claim, query).await?.finished(result)
-    }
-
-    /// Sends a statement that writes a record which the claim holds. Where it finds none, returns
-    /// the present state of the claim's record, or that the claim is lost.
-    pub(crate) async fn step(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        query: Query<'_>,
-    ) -> Result<Step<Row>> {
-        let mut is_repeated = false;
-        loop {
-            let written = self.in_turn(
-                session,
-                &self.locked,
-                claim.key(),
-                query.clone(),
-                Access::Write,
-            );
-            if let Some(row) = written.await?.into_iter().next() {
-                return Ok(Step::Done(row));
-            }
-            let again = match self.owned(session, claim).await? {
-                // The record was committed after the statement's read.
-                Some((StoredRecord::IN_FLIGHT, _)) => session.repeats(),
-                Some((state, result)) => return Ok(Step::Met(state, result)),
-                None => !is_repeated && self.may_have_been_hidden(session, claim.key()).await?,
-            };
-            if is_repeated || !again {
-                return Err(Error::claim_lost());
-            }
-            is_repeated = true;
-        }
-    }
-
-    /// Returns state and result of the claim's own record, when it is still the latest acquisition.
-    async fn owned(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-    ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
-        let values = Values::of_claim(claim);
-        let query = Query::of(&self.sql.owned, &values)?;
-        let read = self.read(session, &self.locked, claim.key(), query);
-        let rows = read.await?;
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        let row = Columns::of(row);
-        let result = row.optional_bytes(1)?;
-        Ok(Some((row.number(0)?, result.map(<[u8]>::to_vec))))
-    }
-
-    pub(crate) async fn renew(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        lease: Duration,
-    ) -> Result<Claim> {
-        let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
-        let query = Query::of(&self.sql.renew, &values)?;
-        let row = self.step(session, claim, query).await?.row()?;
-        let row = Columns::of(&row);
-        Ok(renewed(claim, row.number(1)?, row.number(0)?))
-    }
-
-    pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let values = Values::of_key(key);
-        let query = Query::of(&self.sql.get, &values)?;
-        let rows = self.read(session, &self.locked, key, query).await?;
-        rows.first()
-            .map(|row| Columns::of(row).record())
-            .transpose()
     }
 
     pub(crate) async fn maintain(
@@ -256,6 +145,84 @@ impl Operations {
         };
         let values = Values::default().with(Parameter::Result, &failure[..]);
         in_steps(session, limit, statement, values).await
+    }
+}
+
+impl operations::Operations for Operations {
+    type Session<'s> = Session<'s>;
+
+    fn limits(&self) -> Limits {
+        self.config.limits()
+    }
+
+    fn topic(&self, _: &Key) -> Option<String> {
+        None
+    }
+
+    async fn write(
+        &self,
+        session: &mut Self::Session<'_>,
+        key: &Key,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let statement = match what {
+            Write::Seal => &self.sql.seal,
+            Write::Release => &self.sql.release,
+            Write::Renew => &self.sql.renew,
+            Write::Checkpoint => &self.sql.checkpoint,
+            Write::Abandon => &self.sql.abandon,
+        };
+        let query = Query::of(statement, values)?;
+        let written = self.in_turn(session, &self.locked, key, query, Access::Write);
+        Ok(written.await?.into_iter().next())
+    }
+
+    async fn read(
+        &self,
+        session: &mut Self::Session<'_>,
+        key: &Key,
+        what: Read,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let (statement, locked) = match what {
+            Read::Owned => (&self.sql.owned, &self.locked),
+            Read::Record => (&self.sql.get, &self.locked),
+            Read::LastCheckpoint => (&self.sql.last_checkpoint, &self.locked),
+            Read::Watermark => (&self.sql.watermark, &self.locked_marks),
+        };
+        let query = Query::of(statement, values)?;
+        let rows = self.read_locked(session, locked, key, query).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    fn record(row: &Row) -> Result<Option<Record>> {
+        Columns::of(row).record().map(Some)
+    }
+
+    async fn step(
+        &self,
+        session: &mut Self::Session<'_>,
+        claim: &Claim,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Step<Row>> {
+        let mut is_repeated = false;
+        loop {
+            if let Some(row) = self.write(session, claim.key(), what, values).await? {
+                return Ok(Step::Done(row));
+            }
+            let again = match self.owned(session, claim).await? {
+                // The record was committed after the statement's read.
+                Some((StoredRecord::IN_FLIGHT, _)) => session.repeats(),
+                Some((state, result)) => return Ok(Step::Met(state, result)),
+                None => !is_repeated && self.may_have_been_hidden(session, claim.key()).await?,
+            };
+            if is_repeated || !again {
+                return Err(Error::claim_lost());
+            }
+            is_repeated = true;
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
-mod capabilities;
 mod claim;
 mod codes;
 mod config;
@@ -23,6 +22,7 @@ mod store;
 mod transaction;
 mod transaction_retry;
 mod tx;
+mod watermarks;
 
 pub use config::Config;
 pub use counters::Contention;

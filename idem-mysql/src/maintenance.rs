@@ -4,13 +4,14 @@
 use idem_core::backend::encode_failure;
 use idem_core::{Effect, Error, ErrorKind, Failure, Result};
 use idem_sql::cells::{Columns, Row};
+use idem_sql::executor::Statement;
 use idem_sql::maintenance::Task;
 use idem_sql::parameters::{Parameter, Value, Values};
 
 use crate::error::Access;
 use crate::operations::Operations;
 use crate::session::{MAX_RACES, Session};
-use crate::statements::{MAX_ITEMS, Repeated, Statement, filled_up};
+use crate::statements::{MAX_ITEMS, Repeated, filled_up};
 
 /// Scope, operation and id of a row.
 type StoredKey = [Vec<u8>; 3];

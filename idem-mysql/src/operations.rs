@@ -1,14 +1,13 @@
 //! The operations except claims, on a connection of the store or in a caller's transaction.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, check};
-use idem_core::{Claim, Error, Key, Record, Result};
-use idem_sql::cells;
-use idem_sql::executor::BoundStatement;
-use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{Step, renewed};
+use idem_core::backend::{DuplicateEstimator, LockedKeys};
+use idem_core::{Claim, Key, Limits, Record, Result};
+use idem_sql::cells::Row;
+use idem_sql::operations::{self, Read, Write};
+use idem_sql::parameters::Values;
+use idem_sql::step::Step;
 
 use crate::config::Config;
 use crate::counters::Counters;
@@ -17,6 +16,7 @@ use crate::row::Columns;
 use crate::server::{Facts, Server};
 use crate::session::Session;
 use crate::statements::{Dialect, Statements};
+use crate::watermarks::Mark;
 
 /// The state that all operations need beside a session.
 #[derive(Debug)]
@@ -66,87 +66,93 @@ impl Operations {
             Dialect::MySql => my,
         })
     }
+}
 
-    pub(crate) async fn finish(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        result: &FinalResult,
-    ) -> Result<()> {
-        let sql = self.sql(session).await?;
-        let statement = match result.is_release() {
-            true => &sql.release,
-            false => &sql.seal,
-        };
-        let values = Values::of_claim(claim).with_result(result);
-        let statement = statement.with(&values)?;
-        let step = self.step(session, sql, claim, &statement).await?;
-        step.finished(result)
+impl operations::Operations for Operations {
+    type Session<'s> = Session<'s>;
+
+    fn limits(&self) -> Limits {
+        self.config.limits()
     }
 
-    /// Runs a step of the claim's holder.
-    async fn step(
+    fn topic(&self, _: &Key) -> Option<String> {
+        None
+    }
+
+    /// The statements return no rows, except that a renewal reads its lease afterwards. A checkpoint
+    /// that changes nothing, because it is stored already, counts as written where the claim still
+    /// holds the record.
+    async fn write(
         &self,
-        session: &mut Session<'_>,
-        sql: &Statements,
-        claim: &Claim,
-        statement: &BoundStatement<'_>,
-    ) -> Result<Step<()>> {
-        match self.write_locked(session, claim.key(), statement).await? {
-            0 => Step::met(self.owned(session, sql, claim).await?),
-            _ => Ok(Step::Done(())),
+        session: &mut Self::Session<'_>,
+        key: &Key,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let sql = self.sql(session).await?;
+        let statement = match what {
+            Write::Seal => &sql.seal,
+            Write::Release => &sql.release,
+            Write::Renew => &sql.renew,
+            Write::Checkpoint => &sql.checkpoint,
+            Write::Abandon => &sql.abandon,
+        };
+        let statement = statement.with(values)?;
+        let is_written = self.write_locked(session, key, &statement).await? > 0;
+        let written: Row = Box::new(());
+        match what {
+            Write::Renew if is_written => {
+                let rows = session
+                    .rows(&sql.lease.with(values)?, Access::Write)
+                    .await?;
+                Ok(rows.into_iter().next())
+            }
+            Write::Checkpoint if !is_written => {
+                let held = self.read(session, key, Read::LastCheckpoint, values);
+                Ok(held.await?.map(|_| written))
+            }
+            _ => Ok(is_written.then_some(written)),
         }
     }
 
-    /// Returns state and result of the claim's own record, when it is still the latest acquisition.
-    async fn owned(
+    async fn read(
         &self,
-        session: &mut Session<'_>,
-        sql: &Statements,
-        claim: &Claim,
-    ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
-        let statement = if session.is_transaction() {
-            &sql.owned_latest
-        } else {
-            &sql.owned
+        session: &mut Self::Session<'_>,
+        _: &Key,
+        what: Read,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let sql = self.sql(session).await?;
+        let statement = match (what, session.is_transaction()) {
+            (Read::Owned, false) => &sql.owned,
+            (Read::Owned, true) => &sql.owned_latest,
+            (Read::Record, _) => &sql.get,
+            (Read::LastCheckpoint, false) => &sql.last_checkpoint,
+            (Read::LastCheckpoint, true) => &sql.last_checkpoint_latest,
+            (Read::Watermark, _) => &sql.mark,
         };
-        let values = Values::of_claim(claim);
-        let rows = session
-            .rows(&statement.with(&values)?, Access::Read)
-            .await?;
-        let Some(row) = rows.first().map(cells::Columns::of) else {
+        let rows = session.rows(&statement.with(values)?, Access::Read).await?;
+        let Some(row) = rows.into_iter().next() else {
             return Ok(None);
         };
-        let result = row.optional_bytes(1)?;
-        Ok(Some((row.number(0)?, result.map(<[u8]>::to_vec))))
+        let counts = what != Read::Watermark || Mark::of(&row)?.is_live;
+        Ok(counts.then_some(row))
     }
 
-    pub(crate) async fn renew(
+    fn record(row: &Row) -> Result<Option<Record>> {
+        Columns::of(row)?.record().map(Some)
+    }
+
+    async fn step(
         &self,
-        session: &mut Session<'_>,
+        session: &mut Self::Session<'_>,
         claim: &Claim,
-        lease: Duration,
-    ) -> Result<Claim> {
-        let lease = check::lease(lease)?;
-        let sql = self.sql(session).await?;
-        let values = Values::of_claim(claim).with(Parameter::Lease, lease);
-        let renew = sql.renew.with(&values)?;
-        if self.write_locked(session, claim.key(), &renew).await? == 0 {
-            return Err(Error::claim_lost());
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Step<Row>> {
+        match self.write(session, claim.key(), what, values).await? {
+            Some(row) => Ok(Step::Done(row)),
+            None => Step::met(self.owned(session, claim).await?),
         }
-        let rows = session
-            .rows(&sql.lease.with(&values)?, Access::Write)
-            .await?;
-        let row = cells::Columns::of(rows.first().ok_or_else(Error::claim_lost)?);
-        Ok(renewed(claim, row.number(1)?, row.number(0)?))
-    }
-
-    pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let sql = self.sql(session).await?;
-        let values = Values::of_key(key);
-        let rows = session.rows(&sql.get.with(&values)?, Access::Read).await?;
-        rows.first()
-            .map(|row| Columns::of(row)?.record())
-            .transpose()
     }
 }

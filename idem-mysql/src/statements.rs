@@ -1,14 +1,16 @@
 //! The statements of one store.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use idem_core::{Key, Result};
-use idem_sql::executor::BoundStatement;
-use idem_sql::parameters::{Parameter, Placeholder, Value, Values, compile};
+use idem_core::Key;
+use idem_sql::executor::Statement;
+use idem_sql::parameters::{Parameter, Placeholder, Value, compile};
 
 use crate::config::Config;
 use crate::sql::{self, List};
+
+const PLACEHOLDER: Placeholder = Placeholder::Repeated("?");
 
 /// The server's way to fail a statement that meets a lock: see [`sql`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +139,7 @@ impl Statements {
         let probe = text(PROBE.0);
         let repeated = |(template, lists): (&str, _)| Repeated::new(&text(template), lists, &probe);
         Self::of(
-            |template| Statement::new(&text(template)),
+            |template| Statement::new(&text(template), PLACEHOLDER),
             |template| repeated((template, &[sql::KEYS])),
             repeated,
             dialect,
@@ -148,38 +150,6 @@ impl Statements {
     pub(crate) fn add_probe<'v>(&self, values: &mut Vec<Value<'v>>, key: &'v Key) {
         if self.dialect == Dialect::MySql {
             add_key(values, key);
-        }
-    }
-}
-
-/// One statement's text, and its parameters in their order. Only the validated names of the tables
-/// were put into it.
-#[derive(Debug)]
-pub(crate) struct Statement {
-    text: Arc<str>,
-    parameters: Vec<Parameter>,
-}
-
-impl Statement {
-    fn new(template: &str) -> Self {
-        let (text, parameters) = compile(template, Placeholder::Repeated("?"));
-        Self {
-            text: text.into(),
-            parameters,
-        }
-    }
-
-    /// Creates the statement with its values.
-    pub(crate) fn with<'v>(&self, values: &'v Values<'_>) -> Result<BoundStatement<'v>> {
-        Ok(self.bound(values.of(&self.parameters)?))
-    }
-
-    /// Creates the statement with these values.
-    pub(crate) fn bound<'v>(&self, values: Vec<Value<'v>>) -> BoundStatement<'v> {
-        BoundStatement {
-            text: Arc::clone(&self.text),
-            values,
-            is_persistent: true,
         }
     }
 }
@@ -212,13 +182,13 @@ struct Item {
 impl Repeated {
     fn new(template: &str, lists: &'static [List], probe: &str) -> Self {
         let item = |list: &'static List| {
-            let (text, parameters) = compile(list.item, Placeholder::Repeated("?"));
+            let (text, parameters) = compile(list.item, PLACEHOLDER);
             (list, Item { text, parameters })
         };
         Self {
-            template: compile(template, Placeholder::Repeated("?")).0,
+            template: compile(template, PLACEHOLDER).0,
             lists: lists.iter().map(item).collect(),
-            probe: compile(probe, Placeholder::Repeated("?")).0,
+            probe: compile(probe, PLACEHOLDER).0,
             made: [const { OnceLock::new() }; SIZES.len()],
         }
     }
@@ -234,7 +204,8 @@ impl Repeated {
                 let items = items.replacen(PROBE.0, &self.probe, 1);
                 text.replace(list.placeholder, &items.replace(PROBE.0, ""))
             };
-            Statement::new(&self.lists.iter().fold(self.template.clone(), fill))
+            let text = self.lists.iter().fold(self.template.clone(), fill);
+            Statement::new(&text, PLACEHOLDER)
         });
         (statement, size)
     }

@@ -3,6 +3,7 @@
 use idem_core::{Error, Finish, Key, Result};
 use idem_sql::batch::{Batch, CheckedFinish, Item as _, finished, may_be_anothers};
 use idem_sql::cells::Columns;
+use idem_sql::operations::Operations as _;
 use idem_sql::parameters::Value;
 
 use crate::batch_claims::{AT_A_TIME, LIMITS, column};

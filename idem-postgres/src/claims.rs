@@ -1,11 +1,10 @@
 //! Claims.
 
-use idem_core::backend::decision::is_abandoned;
-use idem_core::backend::{LockedKeys, encode_failure};
-use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, Failure, Result};
-use idem_sql::cells::{Columns, Row};
+use idem_core::backend::LockedKeys;
+use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, Result};
+use idem_sql::cells::Columns;
 use idem_sql::claim::ClaimParams;
-use idem_sql::parameters::{Parameter, Values};
+use idem_sql::operations::Operations as _;
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use tokio::time::Instant;
 
@@ -164,33 +163,11 @@ impl Operations {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let outcome = Columns::of(row).outcome(request)?;
-            if !is_abandoned(&outcome, request) {
-                return Ok(outcome);
-            }
-            if let Some(outcome) = self.abandon(session, request, row).await? {
+            if let Some(outcome) = self.claimed(session, request, row).await? {
                 return Ok(outcome);
             }
         }
         Err(key_changed_hands(Effect::None))
-    }
-
-    /// Fails the stale record that was read; `None` when it has changed since.
-    async fn abandon(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-        seen: &Row,
-    ) -> Result<Option<ClaimOutcome>> {
-        let failure = encode_failure(&Failure::abandoned())?;
-        let values = Values::of_key(request.key())
-            .with(Parameter::Token, Columns::of(seen).token()?.as_i64())
-            .with(Parameter::Result, &failure[..]);
-        let query = self.sql.abandon.with(&values)?;
-        let rows = session.rows(query, Access::Write).await?;
-        rows.first()
-            .map(|row| Columns::of(row).outcome(request))
-            .transpose()
     }
 }
 

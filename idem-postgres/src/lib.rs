@@ -2,7 +2,6 @@
 
 mod batch_claims;
 mod batch_finishes;
-mod capabilities;
 mod claims;
 mod config;
 mod connection;
@@ -21,6 +20,7 @@ mod sqlstate;
 mod statements;
 mod store;
 mod tx;
+mod watermarks;
 
 pub use config::{Config, Notifications, StatementMode};
 pub use error::is_transaction_retryable;

@@ -1,15 +1,12 @@
 //! The operations except claims, on the store's connections or in a caller's transaction.
 
-use std::time::Duration;
-
-use idem_core::backend::{
-    DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, Turn, check, encode_failure,
-};
-use idem_core::{Claim, Effect, Error, ErrorKind, Failure, Key, Record, Result};
+use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord, Turn, encode_failure};
+use idem_core::{Claim, Effect, Error, ErrorKind, Failure, Key, Limits, Record, Result};
 use idem_sql::cells::{Columns, Row};
 use idem_sql::maintenance::Task;
-use idem_sql::parameters::{Parameter, Value, Values};
-use idem_sql::step::{Step, renewed};
+use idem_sql::operations::{self, Operations as _, Read, Write};
+use idem_sql::parameters::{Parameter, Values};
+use idem_sql::step::Step;
 
 use crate::config::Config;
 use crate::connection::End;
@@ -39,68 +36,6 @@ impl Operations {
             estimator: DuplicateEstimator::new(),
             locked: LockedKeys::new(),
             locked_marks: LockedKeys::new(),
-        }
-    }
-
-    pub(crate) async fn finish(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        result: &FinalResult,
-    ) -> Result<()> {
-        let statement = match result.is_release() {
-            true => &self.sql.release,
-            false => &self.sql.seal,
-        };
-        let topic = self.config.notifies().then(|| claim.key().hashed());
-        let topic = Value::OptionalText(topic.as_deref());
-        let values = Values::of_claim(claim)
-            .with_result(result)
-            .with(Parameter::Topic, topic);
-        let query = statement.with(&values)?;
-        self.step(session, claim, query).await?.finished(result)
-    }
-
-    /// Runs a step of the claim's holder.
-    ///
-    /// A step that changes nothing has lost its claim, or an open transaction hides the claim: one
-    /// that was acquired in the transaction is invisible to others. So the claim is lost only when
-    /// the key's lock is free.
-    pub(crate) async fn step(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        query: Query<'_>,
-    ) -> Result<Step<Row>> {
-        let (locked, key) = (&self.locked, claim.key());
-        let rows = self.rows_in_turn(session, locked, key, query, End::Commit);
-        if let Some(row) = rows.await?.into_iter().next() {
-            return Ok(Step::Done(row));
-        }
-        let owned = self.owned(session, claim).await?;
-        match owned {
-            // The statement did not see the record: it was committed since.
-            Some(owned) if owned.is_own && owned.state == StoredRecord::IN_FLIGHT => {
-                return Err(just_committed());
-            }
-            Some(owned) if owned.is_own => return Ok(Step::Met(owned.state, owned.result)),
-            Some(owned) if owned.token >= claim.token().as_i64() => {
-                return Err(Error::claim_lost());
-            }
-            _ => {}
-        }
-        let values = Values::of_key(key);
-        let probe = self.sql.probe.with(&values)?;
-        self.rows_in_turn(session, locked, key, probe, End::Rollback)
-            .await
-            .map_err(|error| match error.kind() {
-                ErrorKind::Contention => own_transaction(error),
-                _ => error,
-            })?;
-        // The transaction may have committed since the statement's read.
-        match self.owned(session, claim).await? {
-            Some(owned) if owned.is_own => Err(just_committed()),
-            _ => Err(Error::claim_lost()),
         }
     }
 
@@ -139,11 +74,12 @@ impl Operations {
     }
 
     /// Returns the claim's record, as far as it was committed.
-    async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Owned>> {
+    async fn committed(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Owned>> {
         let values = Values::of_claim(claim);
-        let query = self.sql.owned.with(&values)?;
-        let rows = session.rows(query, Access::Read).await?;
-        let Some(row) = rows.first().map(Columns::of) else {
+        let row = self
+            .read(session, claim.key(), Read::Owned, &values)
+            .await?;
+        let Some(row) = row.as_ref().map(Columns::of) else {
             return Ok(None);
         };
         let (token, is_attempts, counts) =
@@ -154,28 +90,6 @@ impl Operations {
             token,
             is_own: token == claim.token().as_i64() && is_attempts && counts,
         }))
-    }
-
-    pub(crate) async fn renew(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        lease: Duration,
-    ) -> Result<Claim> {
-        let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
-        let query = self.sql.renew.with(&values)?;
-        let row = self.step(session, claim, query).await?.row()?;
-        let row = Columns::of(&row);
-        Ok(renewed(claim, row.number(1)?, row.number(0)?))
-    }
-
-    pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let values = Values::of_key(key);
-        let rows = session
-            .rows(self.sql.get.with(&values)?, Access::Read)
-            .await?;
-        rows.first()
-            .map_or(Ok(None), |row| row::live_record(Columns::of(row)))
     }
 
     pub(crate) async fn maintain(
@@ -199,6 +113,103 @@ impl Operations {
             .first()
             .ok_or_else(|| Error::corrupt("a count has no row"))?;
         Ok(u64::try_from(Columns::of(row).number(0)?).unwrap_or(0))
+    }
+}
+
+impl operations::Operations for Operations {
+    type Session<'s> = Session<'s>;
+
+    fn limits(&self) -> Limits {
+        self.config.limits()
+    }
+
+    fn topic(&self, key: &Key) -> Option<String> {
+        self.config.notifies().then(|| key.hashed())
+    }
+
+    async fn write(
+        &self,
+        session: &mut Self::Session<'_>,
+        key: &Key,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let statement = match what {
+            Write::Seal => &self.sql.seal,
+            Write::Release => &self.sql.release,
+            Write::Renew => &self.sql.renew,
+            Write::Checkpoint => &self.sql.checkpoint,
+            Write::Abandon => {
+                // The claim has its turn already.
+                let query = self.sql.abandon.with(values)?;
+                let rows = session.rows(query, Access::Write).await?;
+                return Ok(rows.into_iter().next());
+            }
+        };
+        let query = statement.with(values)?;
+        let rows = self.rows_in_turn(session, &self.locked, key, query, End::Commit);
+        Ok(rows.await?.into_iter().next())
+    }
+
+    async fn read(
+        &self,
+        session: &mut Self::Session<'_>,
+        _: &Key,
+        what: Read,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let statement = match what {
+            Read::Owned => &self.sql.owned,
+            Read::Record => &self.sql.get,
+            Read::LastCheckpoint => &self.sql.last_checkpoint,
+            Read::Watermark => &self.sql.watermark,
+        };
+        let rows = session.rows(statement.with(values)?, Access::Read).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    fn record(row: &Row) -> Result<Option<Record>> {
+        row::live_record(Columns::of(row))
+    }
+
+    /// A step that changes nothing has lost its claim, or an open transaction hides the claim: one
+    /// that was acquired in the transaction is invisible to others. So the claim is lost only when
+    /// the key's lock is free.
+    async fn step(
+        &self,
+        session: &mut Self::Session<'_>,
+        claim: &Claim,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Step<Row>> {
+        let (locked, key) = (&self.locked, claim.key());
+        if let Some(row) = self.write(session, key, what, values).await? {
+            return Ok(Step::Done(row));
+        }
+        match self.committed(session, claim).await? {
+            // The statement did not see the record: it was committed since.
+            Some(owned) if owned.is_own && owned.state == StoredRecord::IN_FLIGHT => {
+                return Err(just_committed());
+            }
+            Some(owned) if owned.is_own => return Ok(Step::Met(owned.state, owned.result)),
+            Some(owned) if owned.token >= claim.token().as_i64() => {
+                return Err(Error::claim_lost());
+            }
+            _ => {}
+        }
+        let values = Values::of_key(key);
+        let probe = self.sql.probe.with(&values)?;
+        self.rows_in_turn(session, locked, key, probe, End::Rollback)
+            .await
+            .map_err(|error| match error.kind() {
+                ErrorKind::Contention => own_transaction(error),
+                _ => error,
+            })?;
+        // The transaction may have committed since the statement's read.
+        match self.committed(session, claim).await? {
+            Some(owned) if owned.is_own => Err(just_committed()),
+            _ => Err(Error::claim_lost()),
+        }
     }
 }
 

@@ -33,6 +33,25 @@ pub trait Cells: Debug + Send + Sync {
     fn text(&self, index: usize) -> Result<Option<&str>>;
 }
 
+/// The row of a statement that returns none, where it has written one.
+impl Cells for () {
+    fn width(&self) -> usize {
+        0
+    }
+
+    fn number(&self, index: usize) -> Result<Option<i64>> {
+        Err(unexpected(index))
+    }
+
+    fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
+        Err(unexpected(index))
+    }
+
+    fn text(&self, index: usize) -> Result<Option<&str>> {
+        Err(unexpected(index))
+    }
+}
+
 /// A row of any driver.
 pub type Row = Box<dyn Cells>;
 

@@ -4,9 +4,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use idem_core::Error;
 
 use crate::cells::Row;
-use crate::parameters::Value;
+use crate::parameters::{Parameter, Placeholder, Value, Values, compile};
 
 /// A connection that runs the statements of a store: one of the store's own, or that of a caller's
 /// transaction. The transactions of another driver join by an implementation of this trait.
@@ -36,6 +37,43 @@ pub struct BoundStatement<'v> {
     pub values: Vec<Value<'v>>,
     /// Whether the connection keeps the statement prepared.
     pub is_persistent: bool,
+}
+
+/// One statement of a store: its text with the driver's placeholders, and its parameters in their
+/// order. Only validated names, of the tables, were put into it.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    text: Arc<str>,
+    parameters: Vec<Parameter>,
+}
+
+impl Statement {
+    /// Creates the statement from its template.
+    #[must_use]
+    pub fn new(template: &str, placeholder: Placeholder) -> Self {
+        let (text, parameters) = compile(template, placeholder);
+        let text = text.into();
+        Self { text, parameters }
+    }
+
+    /// Returns the statement with its values.
+    ///
+    /// # Errors
+    ///
+    /// `Other` where a value is missing, which is a mistake of the backend's.
+    pub fn with<'v>(&self, values: &'v Values<'_>) -> Result<BoundStatement<'v>, Error> {
+        Ok(self.bound(values.of(&self.parameters)?))
+    }
+
+    /// Returns the statement with these values.
+    #[must_use]
+    pub fn bound<'v>(&self, values: Vec<Value<'v>>) -> BoundStatement<'v> {
+        BoundStatement {
+            text: Arc::clone(&self.text),
+            values,
+            is_persistent: true,
+        }
+    }
 }
 
 /// The answer to a statement.

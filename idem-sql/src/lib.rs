@@ -6,6 +6,7 @@ pub mod claim;
 pub mod config;
 pub mod executor;
 pub mod maintenance;
+pub mod operations;
 pub mod parameters;
 pub mod schema;
 mod statements;

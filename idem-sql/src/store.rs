@@ -24,6 +24,7 @@ macro_rules! store {
                 Response, Result, WatermarkStore,
             };
             use $crate::maintenance::Task;
+            use $crate::operations::Operations as _;
 
             fn at(operation: &'static str) -> impl Fn(Error) -> Error {
                 move |error| error.at($backend, operation)
@@ -232,6 +233,7 @@ macro_rules! store_in_transaction {
                 Advance, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Failure, Key, Response,
                 Result,
             };
+            use $crate::operations::Operations as _;
 
             $(#[$about])*
             impl $store {

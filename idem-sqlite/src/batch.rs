@@ -4,6 +4,7 @@ use idem_core::backend::check;
 use idem_core::{ClaimOutcome, ClaimRequest, Finish, Result};
 use idem_sql::batch::{CheckedFinish, Item as _};
 use idem_sql::claim::ClaimParams;
+use idem_sql::operations::Operations as _;
 
 use crate::executor::SqliteExecutor;
 use crate::operations::Operations;

@@ -2,7 +2,6 @@
 
 mod batch;
 mod batched_inserts;
-mod capabilities;
 mod codes;
 mod config;
 mod error;
@@ -20,6 +19,7 @@ mod store;
 mod transaction;
 mod tx;
 mod wait;
+mod watermarks;
 mod write;
 
 pub use config::Config;

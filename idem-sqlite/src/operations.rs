@@ -9,16 +9,17 @@
 //! that moment, so no duplicate waits for a writer. A wrong expectation costs a statement and
 //! changes no answer.
 
-use std::time::Duration;
-
 use idem_core::backend::decision::is_abandoned;
-use idem_core::backend::{DuplicateEstimator, FinalResult, check, encode_failure};
-use idem_core::{Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Record, Result};
+use idem_core::backend::{DuplicateEstimator, encode_failure};
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
+};
 use idem_sql::cells::{Columns, Row};
 use idem_sql::claim::ClaimParams;
 use idem_sql::maintenance::Task;
+use idem_sql::operations::{self, Operations as _, Read, Write};
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
+use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands};
 
 use crate::config::Config;
 use crate::session::Session;
@@ -88,10 +89,7 @@ impl Operations {
             let outcome = Columns::of(&row).outcome(request)?;
             let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
             self.estimator.record(request.key(), !acquired);
-            if !is_abandoned(&outcome, request) {
-                return Ok(outcome);
-            }
-            if let Some(outcome) = self.abandon(session, request, &row).await? {
+            if let Some(outcome) = self.claimed(session, request, &row).await? {
                 return Ok(outcome);
             }
         }
@@ -129,74 +127,6 @@ impl Operations {
         Ok(returned)
     }
 
-    /// Fails the stale record that was read; `None` when it has changed since.
-    async fn abandon(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-        seen: &Row,
-    ) -> Result<Option<ClaimOutcome>> {
-        let failure = encode_failure(&Failure::abandoned())?;
-        let values = Values::of_key(request.key())
-            .with(Parameter::Token, Columns::of(seen).token()?.as_i64())
-            .with(Parameter::Result, &failure[..]);
-        let rows = session.write(self.sql.abandon.with(&values)?).await?;
-        rows.first()
-            .map(|row| Columns::of(row).outcome(request))
-            .transpose()
-    }
-
-    pub(crate) async fn finish(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        result: &FinalResult,
-    ) -> Result<()> {
-        let statement = match result.is_release() {
-            true => &self.sql.release,
-            false => &self.sql.seal,
-        };
-        let values = Values::of_claim(claim).with_result(result);
-        let step = match session.write(statement.with(&values)?).await?.is_empty() {
-            true => Step::met(self.owned(session, claim).await?),
-            false => Ok(Step::Done(())),
-        };
-        step?.finished(result)
-    }
-
-    /// Returns state and result of the claim's own record, when it is still the latest acquisition.
-    async fn owned(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-    ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
-        let values = Values::of_claim(claim);
-        let Some(row) = session.read(self.sql.owned.with(&values)?).await? else {
-            return Ok(None);
-        };
-        let row = Columns::of(&row);
-        let result = row.optional_bytes(1)?;
-        Ok(Some((row.number(0)?, result.map(<[u8]>::to_vec))))
-    }
-
-    pub(crate) async fn renew(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        lease: Duration,
-    ) -> Result<Claim> {
-        let values = Values::of_claim(claim).with(Parameter::Lease, check::lease(lease)?);
-        let rows = session.write(self.sql.renew.with(&values)?).await?;
-        let row = Columns::of(rows.first().ok_or_else(Error::claim_lost)?);
-        Ok(renewed(claim, row.number(1)?, row.number(0)?))
-    }
-
-    pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let values = Values::of_key(key);
-        let row = session.read(self.sql.get.with(&values)?).await?;
-        row.map(|row| Columns::of(&row).record()).transpose()
-    }
-
     pub(crate) async fn maintain(
         &self,
         session: &mut Session<'_>,
@@ -214,6 +144,69 @@ impl Operations {
             .with(Parameter::Result, &failure[..]);
         let rows = session.write(statement.with(&values)?).await?;
         Ok(rows.len() as u64)
+    }
+}
+
+impl operations::Operations for Operations {
+    type Session<'s> = Session<'s>;
+
+    fn limits(&self) -> Limits {
+        self.config.limits()
+    }
+
+    fn topic(&self, _: &Key) -> Option<String> {
+        None
+    }
+
+    async fn write(
+        &self,
+        session: &mut Self::Session<'_>,
+        _: &Key,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let statement = match what {
+            Write::Seal => &self.sql.seal,
+            Write::Release => &self.sql.release,
+            Write::Renew => &self.sql.renew,
+            Write::Checkpoint => &self.sql.checkpoint,
+            Write::Abandon => &self.sql.abandon,
+        };
+        let rows = session.write(statement.with(values)?).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    async fn read(
+        &self,
+        session: &mut Self::Session<'_>,
+        _: &Key,
+        what: Read,
+        values: &Values<'_>,
+    ) -> Result<Option<Row>> {
+        let statement = match what {
+            Read::Owned => &self.sql.owned,
+            Read::Record => &self.sql.get,
+            Read::LastCheckpoint => &self.sql.last_checkpoint,
+            Read::Watermark => &self.sql.watermark,
+        };
+        session.read(statement.with(values)?).await
+    }
+
+    fn record(row: &Row) -> Result<Option<Record>> {
+        Columns::of(row).record().map(Some)
+    }
+
+    async fn step(
+        &self,
+        session: &mut Self::Session<'_>,
+        claim: &Claim,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Step<Row>> {
+        match self.write(session, claim.key(), what, values).await? {
+            Some(row) => Ok(Step::Done(row)),
+            None => Step::met(self.owned(session, claim).await?),
+        }
     }
 }
 

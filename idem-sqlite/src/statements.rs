@@ -1,10 +1,7 @@
 //! The statements of one store.
 
-use std::sync::Arc;
-
-use idem_core::Result;
-use idem_sql::executor::BoundStatement;
-use idem_sql::parameters::{Parameter, Placeholder, Value, Values, compile};
+use idem_sql::executor::Statement;
+use idem_sql::parameters::Placeholder;
 
 use crate::config::Config;
 use crate::sql;
@@ -46,7 +43,8 @@ impl Statements {
             let named = template.replace("{table}", &table);
             named.replace("{marks}", &marks)
         };
-        let statement = |template: &str| Statement::new(&named(template));
+        let placeholder = Placeholder::Numbered("?");
+        let statement = |template: &str| Statement::new(&named(template), placeholder);
         let sizes = 0..=INSERTED_AT_MOST.ilog2();
         let insert_many = sizes.map(|power| statement(&sql::insert_many(1 << power)));
         Self::of(statement, insert_many.collect())
@@ -57,37 +55,5 @@ impl Statements {
     pub(crate) fn insert_many(&self, claims: usize) -> (&Statement, usize) {
         let room = claims.next_power_of_two().min(INSERTED_AT_MOST);
         (&self.insert_many[room.ilog2() as usize], room)
-    }
-}
-
-/// One statement's text, and its parameters in their order. Only the validated names of the tables
-/// were put into it.
-#[derive(Debug)]
-pub(crate) struct Statement {
-    text: Arc<str>,
-    parameters: Vec<Parameter>,
-}
-
-impl Statement {
-    fn new(template: &str) -> Self {
-        let (text, parameters) = compile(template, Placeholder::Numbered("?"));
-        Self {
-            text: text.into(),
-            parameters,
-        }
-    }
-
-    /// Creates the statement with its values.
-    pub(crate) fn with<'v>(&self, values: &'v Values<'_>) -> Result<BoundStatement<'v>> {
-        Ok(self.bound(values.of(&self.parameters)?))
-    }
-
-    /// Creates the statement with these values.
-    pub(crate) fn bound<'v>(&self, values: Vec<Value<'v>>) -> BoundStatement<'v> {
-        BoundStatement {
-            text: Arc::clone(&self.text),
-            values,
-            is_persistent: true,
-        }
     }
 }

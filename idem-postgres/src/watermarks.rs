@@ -1,44 +1,19 @@
-//! Checkpoints and watermarks.
+//! Watermarks.
 
 use std::time::Duration;
 
 use idem_core::backend::check;
-use idem_core::{Advance, Checkpoint, Claim, Error, ErrorKind, Key, Result};
+use idem_core::{Advance, Error, ErrorKind, Key, Result};
 use idem_sql::cells::Columns;
+use idem_sql::operations::Operations as _;
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
+use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced};
 
 use crate::connection::End;
-use crate::error::Access;
 use crate::operations::Operations;
 use crate::session::Session;
 
 impl Operations {
-    pub(crate) async fn checkpoint(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        checkpoint: &Checkpoint,
-    ) -> Result<()> {
-        let stored = checkpoint.encode(&self.config.limits())?;
-        let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
-        let query = self.sql.checkpoint.with(&values)?;
-        let step = self.step(session, claim, query).await?;
-        step.row().map(drop)
-    }
-
-    pub(crate) async fn last_checkpoint(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-    ) -> Result<Option<Checkpoint>> {
-        let values = Values::of_claim(claim);
-        let query = self.sql.last_checkpoint.with(&values)?;
-        let rows = session.rows(query, Access::Read).await?;
-        let row = rows.first().ok_or_else(Error::claim_lost)?;
-        stored_checkpoint(Columns::of(row).optional_bytes(0)?)
-    }
-
     pub(crate) async fn advance(
         &self,
         session: &mut Session<'_>,
@@ -85,18 +60,5 @@ impl Operations {
             Some(current) if current >= version => Ok(not_advanced(current, version)),
             _ => Err(error),
         }
-    }
-
-    pub(crate) async fn watermark(
-        &self,
-        session: &mut Session<'_>,
-        source: &Key,
-    ) -> Result<Option<u64>> {
-        let values = Values::of_key(source);
-        let query = self.sql.watermark.with(&values)?;
-        let rows = session.rows(query, Access::Read).await?;
-        let mark = rows.first().map(|row| Columns::of(row).number(0));
-        let mark = mark.transpose()?;
-        Ok(mark.map(i64::cast_unsigned))
     }
 }

@@ -1,12 +1,12 @@
-//! Checkpoints and watermarks.
+//! Watermarks.
 
 use std::time::Duration;
 
 use idem_core::backend::check;
-use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
-use idem_sql::cells::Columns;
+use idem_core::{Advance, Key, Result};
+use idem_sql::cells::{Columns, Row};
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
+use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced};
 
 use crate::error::Access;
 use crate::operations::Operations;
@@ -14,47 +14,22 @@ use crate::session::Session;
 
 /// A mark, as the store read it.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+pub(crate) struct Mark {
     version: u64,
-    is_live: bool,
+    pub(crate) is_live: bool,
+}
+
+impl Mark {
+    pub(crate) fn of(row: &Row) -> Result<Self> {
+        let row = Columns::of(row);
+        Ok(Self {
+            version: row.number(0)?.cast_unsigned(),
+            is_live: row.number(1)? != 0,
+        })
+    }
 }
 
 impl Operations {
-    pub(crate) async fn checkpoint(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-        checkpoint: &Checkpoint,
-    ) -> Result<()> {
-        let stored = checkpoint.encode(&self.config.limits())?;
-        let sql = self.sql(session).await?;
-        let values = Values::of_claim(claim).with(Parameter::Result, &stored[..]);
-        let statement = sql.checkpoint.with(&values)?;
-        if self.write_locked(session, claim.key(), &statement).await? > 0 {
-            return Ok(());
-        }
-        self.last_checkpoint(session, claim).await.map(drop)
-    }
-
-    pub(crate) async fn last_checkpoint(
-        &self,
-        session: &mut Session<'_>,
-        claim: &Claim,
-    ) -> Result<Option<Checkpoint>> {
-        let sql = self.sql(session).await?;
-        let statement = if session.is_transaction() {
-            &sql.last_checkpoint_latest
-        } else {
-            &sql.last_checkpoint
-        };
-        let values = Values::of_claim(claim);
-        let rows = session
-            .rows(&statement.with(&values)?, Access::Read)
-            .await?;
-        let row = rows.first().ok_or_else(Error::claim_lost)?;
-        stored_checkpoint(Columns::of(row).optional_bytes(0)?)
-    }
-
     /// Reads first, because a stale version or a repetition is then answered without a write. The
     /// count of the raising statement proves whether this call raised the mark.
     pub(crate) async fn advance(
@@ -114,21 +89,6 @@ impl Operations {
         let rows = session
             .rows(&statement.with(&values)?, Access::Read)
             .await?;
-        let Some(row) = rows.first().map(Columns::of) else {
-            return Ok(None);
-        };
-        Ok(Some(Mark {
-            version: row.number(0)?.cast_unsigned(),
-            is_live: row.number(1)? != 0,
-        }))
-    }
-
-    pub(crate) async fn watermark(
-        &self,
-        session: &mut Session<'_>,
-        source: &Key,
-    ) -> Result<Option<u64>> {
-        let mark = self.mark(session, source, false).await?;
-        Ok(mark.filter(|mark| mark.is_live).map(|mark| mark.version))
+        rows.first().map(Mark::of).transpose()
     }
 }
