@@ -255,8 +255,8 @@ mod tests {
         ] {
             let (statement, found) = statements.delete_expired.at_least(items);
             assert_eq!(found, size);
-            assert_eq!(statement.text.matches("scope = ?").count(), size);
-            assert!(!statement.text.contains('{'));
+            assert_eq!(statement.text().matches("scope = ?").count(), size);
+            assert!(!statement.text().contains('{'));
         }
         for items in 1..=512 {
             let (_, size) = statements.delete_expired.at_least(items);
@@ -298,15 +298,15 @@ mod tests {
             for many in [&all.insert_new, &all.finish_many] {
                 let (statement, _) = many.at_least(3);
                 assert!(
-                    does_not_wait(&statement.text, dialect),
+                    does_not_wait(statement.text(), dialect),
                     "{}",
-                    statement.text
+                    statement.text()
                 );
                 assert_eq!(
-                    statement.text.matches("AS probe").count(),
+                    statement.text().matches("AS probe").count(),
                     usize::from(dialect == Dialect::MySql)
                 );
-                assert!(!statement.text.contains('{'), "{}", statement.text);
+                assert!(!statement.text().contains('{'), "{}", statement.text());
             }
             for one in [
                 &all.insert,
@@ -323,8 +323,8 @@ mod tests {
                 &all.mark_latest,
                 &all.last_checkpoint_latest,
             ] {
-                assert!(does_not_wait(&one.text, dialect), "{}", one.text);
-                assert!(!one.text.contains('{'), "{}", one.text);
+                assert!(does_not_wait(one.text(), dialect), "{}", one.text());
+                assert!(!one.text().contains('{'), "{}", one.text());
             }
         }
     }

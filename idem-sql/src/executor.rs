@@ -56,6 +56,12 @@ impl Statement {
         Self { text, parameters }
     }
 
+    /// Returns the text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Returns the statement with its values.
     ///
     /// # Errors

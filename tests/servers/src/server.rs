@@ -11,7 +11,7 @@ use crate::{Error, ErrorKind, Result, Signal, packages};
 /// One database: how to find, install, start and reach it. Everything else (ports, folders,
 /// waiting, killing, stopping, containers) is common to all.
 ///
-/// Its files and command lines are templates: [`Node::fill`] lists their variables. A command line
+/// Its files and command lines are templates: `Node::fill` lists their variables. A command line
 /// is split at its spaces before they are filled in, and its word `''` is empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
