@@ -3,6 +3,7 @@
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
+use idem_core::backend::Meaning;
 use idem_core::{Effect, Error, ErrorKind};
 use mongodb::bson::Document;
 use mongodb::error::{
@@ -12,8 +13,8 @@ use mongodb::error::{
 };
 
 use crate::codes::{
-    DUPLICATE_KEY, MAX_TIME_EXPIRED, Meaning, NO_TRANSACTIONS, WRITE_CONCERN_TIMEOUT,
-    WRITE_CONFLICT, by_code,
+    DUPLICATE_KEY, MAX_TIME_EXPIRED, NO_TRANSACTIONS, WRITE_CONCERN_TIMEOUT, WRITE_CONFLICT,
+    by_code,
 };
 
 /// Converts the driver's error, and keeps it as the source except when it quotes the key.

@@ -3,9 +3,8 @@
 mod numbers;
 mod texts;
 
+use idem_core::backend::Meaning;
 use idem_core::{Effect, ErrorKind};
-
-pub(crate) type Meaning = (ErrorKind, Effect, &'static str);
 
 /// Babelfish's number for an error of PostgreSQL that it has no number for:
 /// <https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/babelfish-strict.html>.
@@ -15,8 +14,8 @@ const UNMAPPED: u32 = 33_557_097;
 /// counts as success, nor as certainty that nothing was done.
 pub(crate) fn meaning(code: u32, message: &str) -> Meaning {
     let known = match code {
-        UNMAPPED => texts::meaning(message),
-        _ => numbers::meaning(code),
+        UNMAPPED => texts::TEXTS.find(|&text| message.contains(text)),
+        _ => numbers::NUMBERS.find(|&listed| listed == code),
     };
     known.unwrap_or((
         ErrorKind::Other,
@@ -147,7 +146,7 @@ mod tests {
     #[test]
     fn no_number_is_in_two_rows() {
         let mut seen = std::collections::BTreeSet::new();
-        for code in numbers::all() {
+        for code in numbers::NUMBERS.all() {
             assert!(seen.insert(code), "{code}");
         }
         assert!(seen.len() > 100);

@@ -22,7 +22,7 @@ const BAD_TLS: (ErrorKind, Effect, &str) = (
 
 /// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
-    let (kind, effect, message) = match &error {
+    let meaning = match &error {
         DriverError::Server(token) => codes::meaning(token.code(), token.message()),
         DriverError::Io { kind, .. } if *kind == io::ErrorKind::TimedOut => (
             ErrorKind::Unavailable,
@@ -68,16 +68,11 @@ pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
             "the driver failed; see the source",
         ),
     };
-    let effect = match sent {
-        Access::Read => Effect::None,
-        Access::Write => effect,
-    };
-    let error_of_ours = Error::new(kind, effect, message);
     match error {
         DriverError::Server(token) if codes::may_show_values(token.code(), token.message()) => {
-            error_of_ours.with_source(Withheld::from(&token))
+            sent.error(meaning, Withheld::from(&token))
         }
-        error => error_of_ours.with_source(error),
+        error => sent.error(meaning, error),
     }
 }
 

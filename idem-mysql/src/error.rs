@@ -4,7 +4,7 @@ pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::{Error, ErrorKind};
-use idem_sql::sqlx::{driver_meaning, with_meaning};
+use idem_sql::sqlx::driver_meaning;
 use sqlx::Error as SqlxError;
 use sqlx::mysql::MySqlDatabaseError;
 
@@ -19,7 +19,7 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
             "the TLS connection failed; check `ssl-mode`, `ssl-ca` and the server's certificate",
         ),
     };
-    with_meaning(meaning, sent, error)
+    sent.error(meaning, error)
 }
 
 /// Converts the error of an answer that cannot be read.

@@ -4,30 +4,23 @@ pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::Error;
-use idem_sql::sqlx::{driver_meaning, with_meaning};
+use idem_core::backend::Meaning;
+use idem_sql::sqlx::driver_meaning;
 use sqlx::Error as SqlxError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, Meaning, by_code, meaning};
+use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, by_code, meaning};
 
 /// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     let meaning = match &error {
-        SqlxError::Database(_) => {
-            let Meaning {
-                kind,
-                effect,
-                message,
-                ..
-            } = meaning_of(&error);
-            (kind, effect, message)
-        }
+        SqlxError::Database(_) => meaning_of(&error).0,
         error => driver_meaning(
             error,
             "the TLS connection failed; check `sslmode`, `sslrootcert` and the server's certificate",
         ),
     };
-    with_meaning(meaning, sent, error)
+    sent.error(meaning, error)
 }
 
 /// Converts the error of an answer that cannot be read.
@@ -36,15 +29,15 @@ pub(crate) fn decode(error: SqlxError) -> Error {
 }
 
 /// Returns the meaning of the server's answer; any other error means the same as an unknown code.
-fn meaning_of(error: &SqlxError) -> Meaning {
+fn meaning_of(error: &SqlxError) -> (Meaning, Cure) {
     let database = error.as_database_error();
     let database = database.and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
-    database.map_or_else(|| by_code(""), |error| meaning(error.into()))
+    database.map_or_else(|| (by_code(""), Cure::Tell), |error| meaning(error.into()))
 }
 
 /// Returns how the store repairs this error by itself.
 pub(crate) fn cure(error: &SqlxError) -> Cure {
-    meaning_of(error).cure
+    meaning_of(error).1
 }
 
 /// Returns whether the server answered with an error and stays connected: after FATAL and PANIC it

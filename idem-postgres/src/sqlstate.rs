@@ -6,6 +6,7 @@
 //! Supavisor XX000. Such an answer says nothing about the server, which may have done what it was
 //! sent before.
 
+use idem_core::backend::{Codes, Meaning, error_codes};
 use idem_core::{Effect, ErrorKind};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
@@ -24,15 +25,6 @@ pub(crate) enum Cure {
     /// The server closed the connection while nothing was under way: send the statement on another
     /// one.
     Reconnect,
-}
-
-/// The meaning of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Meaning {
-    pub(crate) kind: ErrorKind,
-    pub(crate) effect: Effect,
-    pub(crate) cure: Cure,
-    pub(crate) message: &'static str,
 }
 
 /// The parts of an answer that count.
@@ -75,325 +67,169 @@ const BEFORE_ANYTHING: &[&str] = &[
 /// statement of this crate is: no effect. With FATAL the connection ends, and the commit may have
 /// come first: the effect is unknown, except for [`BEFORE_ANYTHING`]. So it is for a code that is
 /// not in the table.
-pub(crate) fn meaning(answer: Answer<'_>) -> Meaning {
-    let mut meaning = special(answer).unwrap_or_else(|| by_code(answer.code));
+pub(crate) fn meaning(answer: Answer<'_>) -> (Meaning, Cure) {
+    let judged = special(answer);
+    let (mut meaning, mut cure) =
+        judged.unwrap_or_else(|| (by_code(answer.code), cure(answer.code)));
     if !answer.goes_on && !BEFORE_ANYTHING.contains(&answer.code) {
-        meaning.effect = Effect::Unknown;
-        meaning.cure = Cure::Tell;
+        (meaning.1, cure) = (Effect::Unknown, Cure::Tell);
     }
-    meaning
+    (meaning, cure)
 }
 
 /// Judges answers whose code does not say enough.
-fn special(answer: Answer<'_>) -> Option<Meaning> {
+fn special(answer: Answer<'_>) -> Option<(Meaning, Cure)> {
     let says = |text| answer.message.contains(text);
     let is_of = |routine| answer.routine == Some(routine);
     match answer.code {
         // The answer of `Text::new`.
-        "22P02" if says(MIXED_UP) => Some(mixed_up(Effect::None)),
-        // "bind message supplies N parameters, but prepared statement "…" requires M"
+        "22P02" if says(MIXED_UP) => Some((mixed_up(Effect::None), Cure::Tell)),
+        // "bind message supplies N parameters, but prepared statement \"…\" requires M"
         "08P01" if is_of("exec_bind_message") || says("bind message supplies") => {
-            Some(mixed_up(Effect::Unknown))
+            Some((mixed_up(Effect::Unknown), Cure::Tell))
         }
         "0A000" if is_of("RevalidateCachedQuery") || says("cached plan must not change") => {
-            Some(Meaning {
-                kind: ErrorKind::Contention,
-                effect: Effect::None,
-                cure: Cure::Prepare,
-                message: "the table was changed since the statement was prepared (0A000); a \
-                          transaction is to be repeated as a whole",
-            })
+            let message = "the table was changed since the statement was prepared (0A000); a \
+                           transaction is to be repeated as a whole";
+            Some((
+                (ErrorKind::Contention, Effect::None, message),
+                Cure::Prepare,
+            ))
         }
-        "XX000" if answer.routine.is_none() => Some(Meaning {
-            kind: ErrorKind::Unavailable,
-            effect: Effect::Unknown,
-            cure: Cure::Tell,
-            message: "the pooler failed, or has no connection to the server (XX000)",
-        }),
+        "XX000" if answer.routine.is_none() => {
+            let message = "the pooler failed, or has no connection to the server (XX000)";
+            let meaning = (ErrorKind::Unavailable, Effect::Unknown, message);
+            Some((meaning, Cure::Tell))
+        }
         _ => None,
     }
 }
 
 fn mixed_up(effect: Effect) -> Meaning {
-    Meaning {
-        kind: ErrorKind::Misconfigured,
-        effect,
-        cure: Cure::Tell,
-        message: "a pooler in transaction mode mixes prepared statements up; use \
-                  `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements",
-    }
+    let message = "a pooler in transaction mode mixes prepared statements up; use \
+                   `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements";
+    (ErrorKind::Misconfigured, effect, message)
 }
+
+/// Codes, for an answer after which the connection stays open.
+const CODES: Codes<&str> = error_codes! {
+    // Transactions that conflicted with each other: the server has rolled this one back.
+    Contention None ["40001"] =>
+        "a concurrent transaction got in the way (40001); repeat the whole transaction";
+    Contention None ["40P01"] =>
+        "the server broke a deadlock (40P01); repeat the whole transaction";
+    Contention None ["40000", "40002"] =>
+        "the server rolled the transaction back (40000, 40002); repeat it as a whole";
+    Unavailable Unknown ["40003"] =>
+        "the server does not know whether the statement completed (40003)";
+    Contention None [LOCK_NOT_AVAILABLE] => "a lock was not free in time (55P03, lock_timeout)";
+    Contention None ["72000"] =>
+        "the statement's snapshot was too old (72000); repeat the whole transaction";
+    // Statements that the server, its operator or a time-out has ended.
+    Unavailable None ["57014"] =>
+        "the server cancelled the statement (57014, statement_timeout or a person)";
+    Unavailable Unknown ["57000"] => "somebody intervened on the server (57000)";
+    Unavailable Unknown ["57P01", "57P02"] =>
+        "the server is shutting down or has crashed, or somebody ended the connection (57P01, \
+         57P02)";
+    Unavailable None ["57P03"] => "the server is starting up, shutting down or recovering (57P03)";
+    Misconfigured Unknown ["57P04"] => "the database was dropped (57P04)";
+    Unavailable None ["57P05"] =>
+        "the server closed the connection because it was idle (57P05, idle_session_timeout)";
+    Unavailable None ["25P03"] =>
+        "the server ended the transaction because it was idle (25P03, \
+         idle_in_transaction_session_timeout)";
+    // Its clock also runs while the transaction commits, until the server turns it off.
+    Unavailable Unknown ["25P04"] => "the transaction took too long (25P04, transaction_timeout)";
+    // A standby: after a failover, the former primary.
+    Unavailable None ["25006"] =>
+        "the server only reads (25006): a standby, or default_transaction_read_only is on; connect \
+         to the primary, or have the setting turned off for this role and database";
+    Other None ["25P02"] =>
+        "the transaction has failed before (25P02); roll it back and repeat it as a whole";
+    Unavailable None ["55006"] =>
+        "the database or the table is in use by something that excludes others (55006)";
+    Misconfigured None ["55000"] =>
+        "the database or the table is not in a state to be written to (55000); see the source";
+    Unavailable None ["53000", "53100", "53200", "53300", "53400"] =>
+        "the server is out of a resource (class 53): connections, memory or disk";
+    // Refused before the statement runs: the server resolves names, types and privileges first.
+    Misconfigured None ["42P01", "3F000", "42703", "42P10"] =>
+        "the table is missing or of another version; run `migrate()` or the printed schema, and \
+         check schema and table names";
+    Misconfigured None [
+        "42804", "42846", "42883", "42725", "42704", "42P18", "42809", "42601", "42P08", "42P22",
+        "42P21",
+    ] =>
+        "the table's columns are not this crate's, or `search_path` hides the server's own \
+         functions and operators; `verify()` says what is wrong";
+    Misconfigured None ["42501"] =>
+        "the role lacks a privilege (42501); grant USAGE on the schema, and SELECT, INSERT, UPDATE \
+         and DELETE on the tables";
+    Misconfigured None ["0A000"] =>
+        "the server does not have a feature that the statement uses (0A000)";
+    Misconfigured None ["55P02"] => "the role may not set lock_timeout (55P02)";
+    Misconfigured None ["23502", "23503", "23505", "23514", "23P01"] =>
+        "the table has a constraint that is not this crate's (class 23); `verify()` says what is \
+         wrong";
+    Misconfigured None ["28000", "28P01", "3D000"] =>
+        "the server refused the role, the password or the database (class 28, 3D000)";
+    // The values are refused before the statement runs.
+    Misconfigured None ["22021", "22P05"] =>
+        "the database cannot hold these characters (22021, 22P05); its encoding has to be UTF8. Or \
+         a pooler mixes prepared statements up: use `StatementMode::Unprepared`";
+    Misconfigured None ["22P03"] =>
+        "the server cannot read a value (22P03): a column has another type, or a pooler mixes \
+         prepared statements up; use `StatementMode::Unprepared` there";
+    // No prepared statement, or portal, of this name; one of this name is there.
+    Misconfigured None ["26000"] =>
+        "the prepared statement is not there (26000): a pooler in transaction mode; use \
+         `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements";
+    Misconfigured None ["34000", "42P05"] =>
+        "prepared statements are mixed up (34000, 42P05): a pooler in transaction mode; use \
+         `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements";
+    Corrupt None ["22003"] =>
+        "a number of the record is at the end of its range (22003): somebody has written its \
+         token, or the server's clock was far ahead; delete that row, and no claim of it is valid \
+         any more";
+};
+
+/// Classes, the first two characters of a code, for codes that are not listed.
+const CLASSES: Codes<&str> = error_codes! {
+    // 08P01 too: "server conn crashed?" or "query_wait_timeout" of PgBouncer.
+    Unavailable Unknown ["08"] =>
+        "the connection to the server was lost, or the pooler has none (class 08)";
+    Unavailable Unknown ["53"] => "the server is out of a resource (class 53)";
+    Unavailable Unknown ["57"] => "the server or its operator ended the statement (class 57)";
+    Unavailable Unknown ["58"] =>
+        "the operating system of the server, or the pooler, failed (class 58)";
+    Misconfigured Unknown ["28", "3D"] =>
+        "the server refused the role, the password or the database (class 28, 3D)";
+    Misconfigured Unknown ["42"] =>
+        "the server cannot run the statement on this table (class 42); `verify()` says what is \
+         wrong";
+    Corrupt Unknown ["XX"] => "the server reports an internal error or corruption (class XX)";
+};
 
 /// Returns the meaning of a code, for an answer after which the connection stays open.
 pub(crate) fn by_code(code: &str) -> Meaning {
-    use Cure::{Prepare, Reconnect, Repeat, Tell};
-    use Effect::{None, Unknown};
-    use ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
-    let (kind, effect, cure, message) = match code {
-        // Transactions that conflicted with each other: the server has rolled this one back.
-        "40001" => (
-            Contention,
-            None,
-            Repeat,
-            "a concurrent transaction got in the way (40001); repeat the whole transaction",
-        ),
-        "40P01" => (
-            Contention,
-            None,
-            Repeat,
-            "the server broke a deadlock (40P01); repeat the whole transaction",
-        ),
-        "40000" | "40002" => (
-            Contention,
-            None,
-            Tell,
-            "the server rolled the transaction back (40000, 40002); repeat it as a whole",
-        ),
-        "40003" => (
-            Unavailable,
-            Unknown,
-            Tell,
-            "the server does not know whether the statement completed (40003)",
-        ),
-        LOCK_NOT_AVAILABLE => (
-            Contention,
-            None,
-            Tell,
-            "a lock was not free in time (55P03, lock_timeout)",
-        ),
-        "72000" => (
-            Contention,
-            None,
-            Repeat,
-            "the statement's snapshot was too old (72000); repeat the whole transaction",
-        ),
-        // Statements that the server, its operator or a time-out has ended.
-        "57014" => (
-            Unavailable,
-            None,
-            Tell,
-            "the server cancelled the statement (57014, statement_timeout or a person)",
-        ),
-        "57000" => (
-            Unavailable,
-            Unknown,
-            Tell,
-            "somebody intervened on the server (57000)",
-        ),
-        "57P01" | "57P02" => (
-            Unavailable,
-            Unknown,
-            Tell,
-            "the server is shutting down or has crashed, or somebody ended the connection (57P01, \
-             57P02)",
-        ),
-        "57P03" => (
-            Unavailable,
-            None,
-            Tell,
-            "the server is starting up, shutting down or recovering (57P03)",
-        ),
-        "57P04" => (
-            Misconfigured,
-            Unknown,
-            Tell,
-            "the database was dropped (57P04)",
-        ),
-        "57P05" => (
-            Unavailable,
-            None,
-            Reconnect,
-            "the server closed the connection because it was idle (57P05, idle_session_timeout)",
-        ),
-        "25P03" => (
-            Unavailable,
-            None,
-            Tell,
-            "the server ended the transaction because it was idle (25P03, \
-             idle_in_transaction_session_timeout)",
-        ),
-        // Its clock also runs while the transaction commits, until the server turns it off.
-        "25P04" => (
-            Unavailable,
-            Unknown,
-            Tell,
-            "the transaction took too long (25P04, transaction_timeout)",
-        ),
-        // A standby: after a failover, the former primary.
-        "25006" => (
-            Unavailable,
-            None,
-            Tell,
-            "the server only reads (25006): a standby, or default_transaction_read_only is on; connect \
-             to the primary, or have the setting turned off for this role and database",
-        ),
-        "25P02" => (
-            Other,
-            None,
-            Reconnect,
-            "the transaction has failed before (25P02); roll it back and repeat it as a whole",
-        ),
-        "55006" => (
-            Unavailable,
-            None,
-            Tell,
-            "the database or the table is in use by something that excludes others (55006)",
-        ),
-        "55000" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the database or the table is not in a state to be written to (55000); see the source",
-        ),
-        "53000" | "53100" | "53200" | "53300" | "53400" => (
-            Unavailable,
-            None,
-            Tell,
-            "the server is out of a resource (class 53): connections, memory or disk",
-        ),
-        // Refused before the statement runs: the server resolves names, types and privileges first.
-        "42P01" | "3F000" | "42703" | "42P10" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the table is missing or of another version; run `migrate()` or the printed schema, and \
-             check schema and table names",
-        ),
-        "42804" | "42846" | "42883" | "42725" | "42704" | "42P18" | "42809" | "42601" | "42P08"
-        | "42P22" | "42P21" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the table's columns are not this crate's, or `search_path` hides the server's own functions \
-             and operators; `verify()` says what is wrong",
-        ),
-        "42501" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the role lacks a privilege (42501); grant USAGE on the schema, and SELECT, INSERT, UPDATE \
-             and DELETE on the tables",
-        ),
-        "0A000" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the server does not have a feature that the statement uses (0A000)",
-        ),
-        "55P02" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the role may not set lock_timeout (55P02)",
-        ),
-        "23502" | "23503" | "23505" | "23514" | "23P01" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the table has a constraint that is not this crate's (class 23); `verify()` says what is \
-             wrong",
-        ),
-        "28000" | "28P01" | "3D000" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the server refused the role, the password or the database (class 28, 3D000)",
-        ),
-        // The values are refused before the statement runs.
-        "22021" | "22P05" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the database cannot hold these characters (22021, 22P05); its encoding has to be UTF8. Or \
-             a pooler mixes prepared statements up: use `StatementMode::Unprepared`",
-        ),
-        "22P03" => (
-            Misconfigured,
-            None,
-            Tell,
-            "the server cannot read a value (22P03): a column has another type, or a pooler mixes \
-             prepared statements up; use `StatementMode::Unprepared` there",
-        ),
-        // No prepared statement, or portal, of this name; one of this name is there.
-        "26000" => (
-            Misconfigured,
-            None,
-            Prepare,
-            "the prepared statement is not there (26000): a pooler in transaction mode; use \
-             `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements",
-        ),
-        "34000" | "42P05" => (
-            Misconfigured,
-            None,
-            Tell,
-            "prepared statements are mixed up (34000, 42P05): a pooler in transaction mode; use \
-             `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements",
-        ),
-        "22003" => (
-            Corrupt,
-            None,
-            Tell,
-            "a number of the record is at the end of its range (22003): somebody has written its token, \
-             or the server's clock was far ahead; delete that row, and no claim of it is valid any more",
-        ),
-        _ => match code.get(..2).unwrap_or_default() {
-            // 08P01 too: "server conn crashed?" or "query_wait_timeout" of PgBouncer.
-            "08" => (
-                Unavailable,
-                Unknown,
-                Tell,
-                "the connection to the server was lost, or the pooler has none (class 08)",
-            ),
-            "53" => (
-                Unavailable,
-                Unknown,
-                Tell,
-                "the server is out of a resource (class 53)",
-            ),
-            "57" => (
-                Unavailable,
-                Unknown,
-                Tell,
-                "the server or its operator ended the statement (class 57)",
-            ),
-            "58" => (
-                Unavailable,
-                Unknown,
-                Tell,
-                "the operating system of the server, or the pooler, failed (class 58)",
-            ),
-            "28" | "3D" => (
-                Misconfigured,
-                Unknown,
-                Tell,
-                "the server refused the role, the password or the database (class 28, 3D)",
-            ),
-            "42" => (
-                Misconfigured,
-                Unknown,
-                Tell,
-                "the server cannot run the statement on this table (class 42); `verify()` says what is \
-                 wrong",
-            ),
-            "XX" => (
-                Corrupt,
-                Unknown,
-                Tell,
-                "the server reports an internal error or corruption (class XX)",
-            ),
-            _ => (
-                Other,
-                Unknown,
-                Tell,
-                "the server refused the statement; see the source for its code",
-            ),
-        },
-    };
-    Meaning {
-        kind,
-        effect,
-        cure,
-        message,
+    let class = code.get(..2).unwrap_or_default();
+    let listed = CODES.find(|&listed| listed == code);
+    listed
+        .or_else(|| CLASSES.find(|&listed| listed == class))
+        .unwrap_or((
+            ErrorKind::Other,
+            Effect::Unknown,
+            "the server refused the statement; see the source for its code",
+        ))
+}
+
+fn cure(code: &str) -> Cure {
+    match code {
+        "40001" | "40P01" | "72000" => Cure::Repeat,
+        "57P05" | "25P02" => Cure::Reconnect,
+        "26000" => Cure::Prepare,
+        _ => Cure::Tell,
     }
 }
 
@@ -451,12 +287,12 @@ mod tests {
             ),
         ] {
             for code in codes.split(' ') {
-                let meaning = meaning(Answer { code, ..ERROR });
-                assert_eq!((meaning.kind, meaning.effect), (kind, effect), "{code}");
-                assert!(!meaning.message.is_empty());
+                let ((found, found_effect, message), _) = meaning(Answer { code, ..ERROR });
+                assert_eq!((found, found_effect), (kind, effect), "{code}");
+                assert!(!message.is_empty());
             }
         }
-        assert_eq!(meaning(ERROR).effect, Unknown, "no code");
+        assert_eq!(meaning(ERROR).0.1, Unknown, "no code");
     }
 
     /// A lost connection may have taken the answer to a commit with it.
@@ -477,7 +313,7 @@ mod tests {
                 goes_on: false,
                 ..ERROR
             };
-            assert_eq!(meaning(fatal).effect, effect, "{code}");
+            assert_eq!(meaning(fatal).0.1, effect, "{code}");
         }
         let fatal = |code| {
             let fatal = Answer {
@@ -485,7 +321,7 @@ mod tests {
                 goes_on: false,
                 ..ERROR
             };
-            meaning(fatal).cure
+            meaning(fatal).1
         };
         assert_eq!(
             [fatal("57P05"), fatal("40001")],
@@ -505,17 +341,13 @@ mod tests {
             "query_timeout",
             "database removed",
         ] {
-            let returned = meaning(Answer {
+            let ((kind, effect, _), _) = meaning(Answer {
                 code: "08P01",
                 message,
                 routine: None,
                 goes_on: true,
             });
-            assert_eq!(
-                (returned.kind, returned.effect),
-                (Unavailable, Unknown),
-                "{message}"
-            );
+            assert_eq!((kind, effect), (Unavailable, Unknown), "{message}");
         }
         let bound =
             "bind message supplies 6 parameters, but prepared statement \"sqlx_s_3\" requires 7";
@@ -523,14 +355,14 @@ mod tests {
             (bound, None),
             ("in another language", Some("exec_bind_message")),
         ] {
-            let returned = meaning(Answer {
+            let ((kind, effect, text), _) = meaning(Answer {
                 code: "08P01",
                 message,
                 routine,
                 goes_on: true,
             });
-            assert_eq!((returned.kind, returned.effect), (Misconfigured, Unknown));
-            assert!(returned.message.contains("StatementMode::Unprepared"));
+            assert_eq!((kind, effect), (Misconfigured, Unknown));
+            assert!(text.contains("StatementMode::Unprepared"));
         }
         let pooler = Answer {
             code: "XX000",
@@ -538,18 +370,18 @@ mod tests {
             routine: None,
             goes_on: false,
         };
-        assert_eq!(meaning(pooler).kind, Unavailable);
+        assert_eq!(meaning(pooler).0.0, Unavailable);
     }
 
     #[test]
     fn the_values_of_another_statement_are_known() {
         let message = format!("invalid input syntax for type bigint: \"{MIXED_UP}\"");
-        let returned = meaning(Answer {
+        let ((kind, effect, _), _) = meaning(Answer {
             code: "22P02",
             message: &message,
             ..ERROR
         });
-        assert_eq!((returned.kind, returned.effect), (Misconfigured, Nothing));
+        assert_eq!((kind, effect), (Misconfigured, Nothing));
     }
 
     #[test]
@@ -558,13 +390,13 @@ mod tests {
             ("cached plan must not change result type", None),
             ("in another language", Some("RevalidateCachedQuery")),
         ] {
-            let returned = meaning(Answer {
+            let ((kind, _, _), cure) = meaning(Answer {
                 code: "0A000",
                 message,
                 routine,
                 goes_on: true,
             });
-            assert_eq!((returned.kind, returned.cure), (Contention, Cure::Prepare));
+            assert_eq!((kind, cure), (Contention, Cure::Prepare));
         }
     }
 }

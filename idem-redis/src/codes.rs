@@ -10,194 +10,97 @@
 //! `createSharedObjects` in `server.c` of Redis and Valkey. Proxies answer in their own words,
 //! which are recognised by how they begin: [`by_text`].
 
+use idem_core::backend::{Codes, Meaning, error_codes};
 use idem_core::{Effect, ErrorKind};
 
-pub(crate) type Meaning = (ErrorKind, Effect, &'static str);
-
-type Row = (&'static [&'static str], ErrorKind, Effect, &'static str);
-
-const CODES: &[Row] = &[
+const CODES: Codes<&str> = error_codes! {
     // The node does not have the slot, or not all of it: checked before a command is run.
-    (
-        &["MOVED", "ASK", "TRYAGAIN"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the key's slot is being moved to another node of the cluster; ask again (MOVED, ASK, TRYAGAIN)",
-    ),
+    Unavailable None ["MOVED", "ASK", "TRYAGAIN"] =>
+        "the key's slot is being moved to another node of the cluster; ask again (MOVED, ASK, \
+         TRYAGAIN)";
     // Checked before a command is run. MASTERDOWN: a replica without its master, which would serve
     // stale data.
-    (
-        &["CLUSTERDOWN", "MASTERDOWN"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the part of the cluster that has the key is down, or a failover is under way (CLUSTERDOWN, MASTERDOWN)",
-    ),
-    (
-        &["LOADING"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the server is reading its data from disk (LOADING)",
-    ),
+    Unavailable None ["CLUSTERDOWN", "MASTERDOWN"] =>
+        "the part of the cluster that has the key is down, or a failover is under way \
+         (CLUSTERDOWN, MASTERDOWN)";
+    Unavailable None ["LOADING"] => "the server is reading its data from disk (LOADING)";
     // Refused while another script runs; this one was not begun.
-    (
-        &["BUSY"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the server is busy with somebody's long script (BUSY; see `SCRIPT KILL`)",
-    ),
+    Unavailable None ["BUSY"] =>
+        "the server is busy with somebody's long script (BUSY; see `SCRIPT KILL`)";
     // The first write of a script fails so, too; it writes once.
-    (
-        &["READONLY"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the server is a replica (READONLY): after a failover, or the URL names one; connect to the master, through \
-         Sentinel, or to all nodes of the cluster",
-    ),
-    (
-        &["NOREPLICAS"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the server has fewer good replicas than `min-replicas-to-write` (NOREPLICAS)",
-    ),
-    (
-        &["OOM"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the server has reached `maxmemory` and takes no writes (OOM); raise it, or shorten retentions",
-    ),
-    (
-        &["MISCONF"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the server cannot save to disk and takes no writes (MISCONF); see its log, and `stop-writes-on-bgsave-error`",
-    ),
+    Unavailable None ["READONLY"] =>
+        "the server is a replica (READONLY): after a failover, or the URL names one; connect to \
+         the master, through Sentinel, or to all nodes of the cluster";
+    Unavailable None ["NOREPLICAS"] =>
+        "the server has fewer good replicas than `min-replicas-to-write` (NOREPLICAS)";
+    Unavailable None ["OOM"] =>
+        "the server has reached `maxmemory` and takes no writes (OOM); raise it, or shorten \
+         retentions";
+    Misconfigured None ["MISCONF"] =>
+        "the server cannot save to disk and takes no writes (MISCONF); see its log, and \
+         `stop-writes-on-bgsave-error`";
     // The script is not in the server's cache, also after it was sent with its text: a proxy sends
     // the two to different servers.
-    (
-        &["NOSCRIPT"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the server does not know the script (NOSCRIPT): it was restarted, or a proxy spreads commands over servers",
-    ),
-    (
-        &["NOAUTH", "WRONGPASS"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the server does not accept user and password (NOAUTH, WRONGPASS)",
-    ),
+    Unavailable None ["NOSCRIPT"] =>
+        "the server does not know the script (NOSCRIPT): it was restarted, or a proxy spreads \
+         commands over servers";
+    Misconfigured None ["NOAUTH", "WRONGPASS"] =>
+        "the server does not accept user and password (NOAUTH, WRONGPASS)";
     // Before a command is run, or at a script's first call of a denied command. TIME and GET come
     // before the write, and PUBLISH after it is called so that it cannot fail the script.
-    (
-        &["NOPERM"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the user may not do this (NOPERM); it needs `~<namespace>:* +@read +@write +@scripting +info +time`, and \
-         `&<namespace>:* +@pubsub` to be woken",
-    ),
+    Misconfigured None ["NOPERM"] =>
+        "the user may not do this (NOPERM); it needs `~<namespace>:* +@read +@write +@scripting \
+         +info +time`, and `&<namespace>:* +@pubsub` to be woken";
     // `protected-mode` refuses the connection.
-    (
-        &["DENIED"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the server is in protected mode and takes local connections only (DENIED); set a password or `bind`",
-    ),
-    (
-        &["NOPROTO"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the server does not speak the protocol that the URL asks for (NOPROTO); leave `protocol` out of it",
-    ),
+    Misconfigured None ["DENIED"] =>
+        "the server is in protected mode and takes local connections only (DENIED); set a password \
+         or `bind`";
+    Misconfigured None ["NOPROTO"] =>
+        "the server does not speak the protocol that the URL asks for (NOPROTO); leave `protocol` \
+         out of it";
     // A script's first read of its key.
-    (
-        &["WRONGTYPE"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "a key of this namespace holds something else (WRONGTYPE); give the store a namespace of its own",
-    ),
-    (
-        &["CROSSSLOT"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the server is a cluster behind a proxy that cannot route scripts (CROSSSLOT)",
-    ),
+    Misconfigured None ["WRONGTYPE"] =>
+        "a key of this namespace holds something else (WRONGTYPE); give the store a namespace of \
+         its own";
+    Misconfigured None ["CROSSSLOT"] =>
+        "the server is a cluster behind a proxy that cannot route scripts (CROSSSLOT)";
     // From commands that this crate does not send: a proxy has added them.
-    (
-        &["EXECABORT", "UNKILLABLE", "UNBLOCKED", "NOTBUSY", "INPROG"],
-        ErrorKind::Unavailable,
-        Effect::Unknown,
-        "the server was interrupted (EXECABORT, UNKILLABLE, UNBLOCKED)",
-    ),
+    Unavailable Unknown ["EXECABORT", "UNKILLABLE", "UNBLOCKED", "NOTBUSY", "INPROG"] =>
+        "the server was interrupted (EXECABORT, UNKILLABLE, UNBLOCKED)";
     // A proxy or a managed server that cannot reach the one behind it, which may have run the
     // command.
-    (
-        &["UNAVAILABLE", "NOGOODSLAVE", "PROXY", "UPSTREAM"],
-        ErrorKind::Unavailable,
-        Effect::Unknown,
-        "the proxy in between has lost the server, or waits for it",
-    ),
-];
+    Unavailable Unknown ["UNAVAILABLE", "NOGOODSLAVE", "PROXY", "UPSTREAM"] =>
+        "the proxy in between has lost the server, or waits for it";
+};
 
 /// The beginnings of messages without a code of their own: those of the server itself (after
 /// `ERR`), of twemproxy (errors of the system behind `ERR`) and of Envoy (in small letters, without
 /// a code). A proxy's error about the server behind it says nothing about the command.
-const TEXTS: &[Row] = &[
+const TEXTS: Codes<&str> = error_codes! {
     // Before the connection is accepted.
-    (
-        &["max number of clients", "max number of clients + cluster"],
-        ErrorKind::Unavailable,
-        Effect::None,
-        "the server has as many connections as it takes (max number of clients reached); raise `maxclients`",
-    ),
+    Unavailable None ["max number of clients", "max number of clients + cluster"] =>
+        "the server has as many connections as it takes (max number of clients reached); raise \
+         `maxclients`";
     // A node of a cluster that is configured not to be one, or the other way round.
-    (
-        &["This instance has cluster support disabled"],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the server is no cluster; use `RedisStore::connect`",
-    ),
+    Misconfigured None ["This instance has cluster support disabled"] =>
+        "the server is no cluster; use `RedisStore::connect`";
     // The command is not known, so not run: `EVALSHA` switched off or renamed, or a proxy that does
     // not route it.
-    (
-        &[
-            "unknown command",
-            "unsupported command",
-            "unknown redis command",
-        ],
-        ErrorKind::Misconfigured,
-        Effect::None,
-        "the server, or the proxy in between, does not know a command that is needed: EVAL, EVALSHA, INFO, TIME",
-    ),
+    Misconfigured None ["unknown command", "unsupported command", "unknown redis command"] =>
+        "the server, or the proxy in between, does not know a command that is needed: EVAL, \
+         EVALSHA, INFO, TIME";
     // A script was killed or ran out of time: `SCRIPT KILL` ends only scripts that have not
     // written, a restart all.
-    (
-        &["Error running script (call to", "Script killed by user"],
-        ErrorKind::Other,
-        Effect::Unknown,
-        "the script failed on the server; see the source",
-    ),
-    (
-        &[
-            "Connection timed out",
-            "Connection refused",
-            "Connection reset",
-            "Broken pipe",
-            "Host is unreachable",
-            "No route to host",
-            "Network is unreachable",
-            "server error",
-            "upstream failure",
-            "upstream protocol error",
-            "no upstream host",
-            "downstream",
-            "timeout",
-            "Proxy",
-            "ERR Proxy",
-        ],
-        ErrorKind::Unavailable,
-        Effect::Unknown,
-        "the proxy in between has lost the server, or waits for it",
-    ),
-];
+    Other Unknown ["Error running script (call to", "Script killed by user"] =>
+        "the script failed on the server; see the source";
+    Unavailable Unknown [
+        "Connection timed out", "Connection refused", "Connection reset", "Broken pipe",
+        "Host is unreachable", "No route to host", "Network is unreachable", "server error",
+        "upstream failure", "upstream protocol error", "no upstream host", "downstream", "timeout",
+        "Proxy", "ERR Proxy",
+    ] =>
+        "the proxy in between has lost the server, or waits for it";
+};
 
 /// The message to a script about a command or key that its user may not use, in Redis 7 and before,
 /// anywhere in the text: at a script's first call of it, so before the one write is done.
@@ -214,8 +117,7 @@ const UNLISTED: Meaning = (
 
 /// Returns what a code means.
 pub(crate) fn by_code(code: &str) -> Option<Meaning> {
-    let row = CODES.iter().find(|(codes, ..)| codes.contains(&code));
-    row.map(|&(_, kind, effect, message)| (kind, effect, message))
+    CODES.find(|&listed| listed == code)
 }
 
 /// Returns the meaning of a message whose first word is no code that says more.
@@ -229,10 +131,7 @@ pub(crate) fn by_text(text: &str) -> Meaning {
         text.get(..start.len())
             .is_some_and(|begun| begun.eq_ignore_ascii_case(start))
     };
-    let row = TEXTS.iter().find(|(texts, ..)| texts.iter().any(begins));
-    row.map_or(UNLISTED, |&(_, kind, effect, message)| {
-        (kind, effect, message)
-    })
+    TEXTS.find(begins).unwrap_or(UNLISTED)
 }
 
 #[cfg(test)]
@@ -244,7 +143,7 @@ mod tests {
     #[test]
     fn no_code_is_listed_twice() {
         let mut seen = HashSet::new();
-        for code in CODES.iter().chain(TEXTS).flat_map(|(codes, ..)| *codes) {
+        for code in CODES.all().chain(TEXTS.all()) {
             assert!(seen.insert(code), "{code}");
         }
     }

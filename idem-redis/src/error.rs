@@ -4,16 +4,17 @@ pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 use std::sync::Arc;
 
+use idem_core::backend::Meaning;
 use idem_core::{Effect, Error, ErrorKind};
 use redis::RedisError;
 
-use crate::codes::{Meaning, by_code, by_text};
+use crate::codes::{by_code, by_text};
 
 /// Converts the driver's error to an error of this crate, with the driver's as its source.
 pub(crate) fn classify(error: RedisError, sent: Access) -> Error {
     use ErrorKind::{Corrupt, Misconfigured, Other, Unavailable};
-    let (kind, effect, message) = match error.kind() {
-        redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => meaning(&error),
+    let meaning = match error.kind() {
+        redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => self::meaning(&error),
         redis::ErrorKind::Io if error.is_connection_refusal() => (
             Unavailable,
             Effect::None,
@@ -56,11 +57,7 @@ pub(crate) fn classify(error: RedisError, sent: Access) -> Error {
         ),
         _ => (Other, Effect::Unknown, "the driver failed; see the source"),
     };
-    let effect = match sent {
-        Access::Read => Effect::None,
-        Access::Write => effect,
-    };
-    Error::new(kind, effect, message).with_source(error)
+    sent.error(meaning, error)
 }
 
 /// rustls reports a certificate that it does not trust as invalid data.

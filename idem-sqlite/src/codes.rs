@@ -6,97 +6,60 @@
 //! written or not. The next reader of the log may find the transaction in it. So the effect is
 //! unknown then, as it is for every code that is not listed.
 
-use idem_core::Effect::{None, Unknown};
-use idem_core::ErrorKind::{Contention, Corrupt, InvalidInput, Misconfigured, Other, Unavailable};
+use idem_core::backend::{Codes, Meaning, error_codes};
 use idem_core::{Effect, ErrorKind};
 
-/// A code, its name, and its meaning. A code with a low byte alone stands for all extended codes of
-/// that byte that are not listed themselves.
-type Row = (i32, &'static str, ErrorKind, Effect, &'static str);
-
-const LOCKED: &str = "the database is locked (SQLITE_BUSY, SQLITE_LOCKED); ask again, begin writing transactions with \
-                      BEGIN IMMEDIATE, or raise the busy time-out";
-const AGAIN: &str = "SQLite could not run the statement in the state that it found (SQLITE_ABORT, SQLITE_PROTOCOL, \
-                     SQLITE_SCHEMA); ask again, in a transaction all of it";
-const DISK: &str = "the disk failed (SQLITE_IOERR)";
-const SPACE: &str = "no memory or no space on the disk is left (SQLITE_NOMEM, SQLITE_FULL)";
-const DAMAGED: &str = "the file is damaged or no SQLite database (SQLITE_CORRUPT, SQLITE_NOTADB)";
-const ACCESS: &str = "the file cannot be opened or written (SQLITE_PERM, SQLITE_READONLY, SQLITE_CANTOPEN); check the \
-                      path, the folder's permissions and that its folder exists, and that the connection is not \
-                      read-only (`mode=ro`, `query_only`)";
-const SCHEMA: &str =
-    "the table is missing or of another version; run `migrate()` or the printed schema";
-const FOREIGN: &str = "the table refuses the store's rows: it has a constraint, a trigger or a column type that is not \
-                       the store's; `verify()` compares";
-const MOVED: &str = "the database file was renamed or deleted while it was open (SQLITE_READONLY_DBMOVED); put the \
-                     right file in its place and open the store anew";
-const REFUSED: &str = "SQLite refused the statement; see the source for its code";
-
-const CODES: &[Row] = &[
-    // The statements are correct, so a table or column is missing. Found while the statement is
-    // prepared.
-    (1, "ERROR", Misconfigured, None, SCHEMA),
-    (257, "ERROR_MISSING_COLLSEQ", Misconfigured, None, FOREIGN),
-    (513, "ERROR_RETRY", Contention, None, AGAIN),
-    (769, "ERROR_SNAPSHOT", Contention, None, AGAIN),
-    (2, "INTERNAL", Other, Unknown, REFUSED),
-    (3, "PERM", Misconfigured, None, ACCESS),
-    // The transaction was rolled back under the statement.
-    (4, "ABORT", Contention, None, AGAIN),
-    // Also RECOVERY, SNAPSHOT (a reader that became a writer too late) and TIMEOUT.
-    (5, "BUSY", Contention, None, LOCKED),
-    // Only where connections share a cache.
-    (6, "LOCKED", Contention, None, LOCKED),
-    (7, "NOMEM", Unavailable, Unknown, SPACE),
-    // Found before anything is written.
-    (8, "READONLY", Misconfigured, None, ACCESS),
-    (1032, "READONLY_DBMOVED", Misconfigured, None, MOVED),
+/// A code with a low byte alone stands for all extended codes of that byte that are not listed
+/// themselves.
+const CODES: Codes<i32> = error_codes! {
+    // ERROR: the statements are correct, so a table or column is missing. Found while the statement
+    // is prepared.
+    Misconfigured None [1] =>
+        "the table is missing or of another version; run `migrate()` or the printed schema";
+    // ERROR_MISSING_COLLSEQ; MISMATCH; CONSTRAINT, which is none of the store's: the statements
+    // resolve conflicts of its own keys.
+    Misconfigured None [257, 20, 19] =>
+        "the table refuses the store's rows: it has a constraint, a trigger or a column type that \
+         is not the store's; `verify()` compares";
+    // BUSY, also RECOVERY, SNAPSHOT (a reader that became a writer too late) and TIMEOUT; LOCKED,
+    // only where connections share a cache.
+    Contention None [5, 6] =>
+        "the database is locked (SQLITE_BUSY, SQLITE_LOCKED); ask again, begin writing \
+         transactions with BEGIN IMMEDIATE, or raise the busy time-out";
+    // ERROR_RETRY; ERROR_SNAPSHOT; ABORT: the transaction was rolled back under the statement;
+    // PROTOCOL: other connections interfered with the beginning of a read, again and again; SCHEMA:
+    // another connection changes the schema faster than the statement can be prepared.
+    Contention None [513, 769, 4, 15, 17] =>
+        "SQLite could not run the statement in the state that it found (SQLITE_ABORT, \
+         SQLITE_PROTOCOL, SQLITE_SCHEMA); ask again, in a transaction all of it";
+    // PERM; READONLY, found before anything is written; CANTOPEN: the file, its log or a temporary
+    // file, before anything is written; NOLFS; AUTH.
+    Misconfigured None [3, 8, 14, 22, 23] =>
+        "the file cannot be opened or written (SQLITE_PERM, SQLITE_READONLY, SQLITE_CANTOPEN); \
+         check the path, the folder's permissions and that its folder exists, and that the \
+         connection is not read-only (`mode=ro`, `query_only`)";
+    Misconfigured None [1032] =>
+        "the database file was renamed or deleted while it was open (SQLITE_READONLY_DBMOVED); \
+         put the right file in its place and open the store anew";
     // Raised between two steps of a statement, which is rolled back; never in a commit.
-    (
-        9,
-        "INTERRUPT",
-        Unavailable,
-        None,
-        "the statement was interrupted (SQLITE_INTERRUPT); ask again",
-    ),
-    (10, "IOERR", Unavailable, Unknown, DISK),
-    // The checksum of a page is wrong, or the file system says that it is damaged.
-    (8202, "IOERR_DATA", Corrupt, Unknown, DAMAGED),
-    (8458, "IOERR_CORRUPTFS", Corrupt, Unknown, DAMAGED),
-    (11, "CORRUPT", Corrupt, Unknown, DAMAGED),
-    (12, "NOTFOUND", Other, Unknown, REFUSED),
-    (13, "FULL", Unavailable, Unknown, SPACE),
-    // The file, its log or a temporary file: before anything is written.
-    (14, "CANTOPEN", Misconfigured, None, ACCESS),
-    // Other connections interfered with the beginning of a read, again and again.
-    (15, "PROTOCOL", Contention, None, AGAIN),
-    // Another connection changes the schema faster than the statement can be prepared.
-    (17, "SCHEMA", Contention, None, AGAIN),
-    (
-        18,
-        "TOOBIG",
-        InvalidInput,
-        None,
-        "a value is larger than SQLite holds (SQLITE_TOOBIG)",
-    ),
-    // The statements resolve conflicts of the store's own keys.
-    (19, "CONSTRAINT", Misconfigured, None, FOREIGN),
-    (20, "MISMATCH", Misconfigured, None, FOREIGN),
-    (21, "MISUSE", Other, Unknown, REFUSED),
-    (22, "NOLFS", Misconfigured, None, ACCESS),
-    (23, "AUTH", Misconfigured, None, ACCESS),
-    (24, "FORMAT", Corrupt, Unknown, DAMAGED),
-    (25, "RANGE", Other, Unknown, REFUSED),
-    (26, "NOTADB", Corrupt, Unknown, DAMAGED),
-];
+    Unavailable None [9] => "the statement was interrupted (SQLITE_INTERRUPT); ask again";
+    Unavailable Unknown [7, 13] =>
+        "no memory or no space on the disk is left (SQLITE_NOMEM, SQLITE_FULL)";
+    Unavailable Unknown [10] => "the disk failed (SQLITE_IOERR)";
+    // IOERR_DATA, a page's checksum is wrong; IOERR_CORRUPTFS; CORRUPT; FORMAT; NOTADB.
+    Corrupt Unknown [8202, 8458, 11, 24, 26] =>
+        "the file is damaged or no SQLite database (SQLITE_CORRUPT, SQLITE_NOTADB)";
+    InvalidInput None [18] => "a value is larger than SQLite holds (SQLITE_TOOBIG)";
+};
 
 /// Returns the meaning of a result code.
-pub(crate) fn by_code(code: i32) -> (ErrorKind, Effect, &'static str) {
-    let find = |code| CODES.iter().find(|row| row.0 == code);
-    match find(code).or_else(|| find(code & 0xff)) {
-        Some(&(_, _, kind, effect, message)) => (kind, effect, message),
-        Option::None => (Other, Unknown, REFUSED),
-    }
+pub(crate) fn by_code(code: i32) -> Meaning {
+    let find = |code: i32| CODES.find(|&listed| listed == code);
+    find(code).or_else(|| find(code & 0xff)).unwrap_or((
+        ErrorKind::Other,
+        Effect::Unknown,
+        "SQLite refused the statement; see the source for its code",
+    ))
 }
 
 /// Returns whether the code says that another connection held a lock: the whole transaction is then
@@ -108,6 +71,8 @@ pub(crate) fn is_lock(code: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Effect::{None, Unknown};
+    use ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
 
     /// All codes of SQLite 3.51: primary codes and the extended codes of each.
     const PRIMARY: std::ops::RangeInclusive<i32> = 1..=28;
@@ -203,10 +168,7 @@ mod tests {
             let (found, found_effect, _) = by_code(code);
             assert_eq!((found, found_effect), (kind, effect), "{code}");
         }
-        let mut codes: Vec<_> = CODES.iter().map(|row| row.0).collect();
-        codes.sort_unstable();
-        codes.dedup();
-        assert_eq!(codes.len(), CODES.len(), "a code is listed once");
-        assert!(CODES.iter().all(|row| !row.1.is_empty()));
+        let listed: std::collections::HashSet<_> = CODES.all().collect();
+        assert_eq!(listed.len(), CODES.all().count(), "a code is listed once");
     }
 }

@@ -4,7 +4,6 @@ pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
-use idem_sql::sqlx::with_meaning;
 use sqlx::Error as SqlxError;
 
 use crate::codes::{by_code, is_lock};
@@ -49,7 +48,7 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
             "the driver failed; see the source",
         ),
     };
-    with_meaning(meaning, sent, error)
+    sent.error(meaning, error)
 }
 
 /// Returns SQLite's extended result code; -1, which is none, where there is none.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Effect, Error, ErrorKind};
+use super::Meaning;
+use crate::{BoxError, Effect, Error, ErrorKind};
 
 /// What has been sent to the server so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,18 @@ impl Access {
             Self::Read => Effect::None,
             Self::Write => Effect::Unknown,
         }
+    }
+
+    /// Converts an error of the driver or the server, which stays as the source. A read had no
+    /// effect.
+    #[must_use]
+    pub fn error(self, meaning: Meaning, source: impl Into<BoxError>) -> Error {
+        let (kind, effect, message) = meaning;
+        let effect = match self {
+            Self::Read => Effect::None,
+            Self::Write => effect,
+        };
+        Error::new(kind, effect, message).with_source(source)
     }
 
     /// Returns the error of an operation that exceeded the store's time-out: `Unavailable`.

@@ -4,6 +4,7 @@
 mod access;
 pub(crate) mod batcher;
 pub mod check;
+mod codes;
 pub mod decision;
 mod duplicates;
 mod final_result;
@@ -14,9 +15,11 @@ mod retry;
 mod stored;
 pub(crate) mod stored_result;
 
+pub use crate::error_codes;
 pub use crate::time::whole_millis_as_micros;
 pub use access::Access;
 pub use batcher::{Batcher, Underway};
+pub use codes::{Codes, Meaning};
 pub use duplicates::DuplicateEstimator;
 pub use final_result::FinalResult;
 pub use locked_keys::{LockedKeys, MAX_LOCK_WAIT, TryTurn, Turn};

@@ -2,12 +2,9 @@
 
 use std::io;
 
-use idem_core::backend::Access;
-use idem_core::{Effect, Error, ErrorKind};
+use idem_core::backend::Meaning;
+use idem_core::{Effect, ErrorKind};
 use sqlx::Error as SqlxError;
-
-/// The meaning of an error for the caller: kind, effect, and message.
-pub type Meaning = (ErrorKind, Effect, &'static str);
 
 /// Returns the meaning of an error that the driver raised itself. `tls` is the message about a TLS
 /// connection that failed, with the settings to check.
@@ -57,16 +54,6 @@ pub fn driver_meaning(error: &SqlxError, tls: &'static str) -> Meaning {
     }
 }
 
-/// Converts a driver error, which stays as the source. A read had no effect.
-#[must_use]
-pub fn with_meaning((kind, effect, message): Meaning, access: Access, error: SqlxError) -> Error {
-    let effect = match access {
-        Access::Read => Effect::None,
-        Access::Write => effect,
-    };
-    Error::new(kind, effect, message).with_source(error)
-}
-
 /// sqlx 0.9.0 reports the end of a connection as a byte, 0x00, where the server says whether it
 /// speaks TLS. The server is then shutting down, or a proxy has no server behind it. No server
 /// sends that byte. <https://github.com/transact-rs/sqlx/issues/4395>
@@ -82,10 +69,13 @@ fn is_lost(error: &SqlxError) -> bool {
 mod tests {
     use std::error::Error as _;
 
+    use idem_core::Error;
+    use idem_core::backend::Access;
+
     use super::*;
 
     fn classified(error: SqlxError, access: Access) -> Error {
-        with_meaning(driver_meaning(&error, "check TLS"), access, error)
+        access.error(driver_meaning(&error, "check TLS"), error)
     }
 
     #[test]
