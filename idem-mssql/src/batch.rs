@@ -2,18 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
+use idem_core::backend::LockedKeys;
 use idem_core::backend::decision::is_abandoned;
-use idem_core::{ClaimOutcome, ClaimRequest, Error, Finish, Key, Result};
-use idem_sql::batch::{Batch, CheckedFinish, Item as _, RoundLimits, finished};
+use idem_core::{ClaimOutcome, Error, Key, Result};
+use idem_sql::batch::{Batches, CheckedFinish, Item as _, RoundLimits};
 use idem_sql::cells::Columns;
 use idem_sql::claim::ClaimParams;
-use idem_sql::operations::Operations as _;
 use idem_sql::parameters::{Parameter, Value};
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
 use crate::operations::Operations;
-use crate::session::{Query, Session};
+use crate::session::Query;
 use crate::statements::{SIZES, Statements};
 
 /// The limits of one statement, in bytes of results; larger batches take several statements.
@@ -22,9 +22,6 @@ const LIMITS: RoundLimits = RoundLimits {
     bytes: 16 << 20,
     beside: |_| 0,
 };
-
-/// How many items that a batch leaves over are sent at a time, each on a connection of its own.
-const AT_A_TIME: usize = 4;
 
 type KeyParts<'k> = (&'k [u8], &'k [u8], &'k [u8]);
 
@@ -36,42 +33,42 @@ fn parts(key: &Key) -> KeyParts<'_> {
     )
 }
 
-impl Operations {
-    pub(crate) async fn claim_many(
-        &self,
-        session: &mut Session<'_>,
-        requests: &[ClaimRequest],
-    ) -> Vec<Result<ClaimOutcome>> {
-        let limits = self.config.limits();
-        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &limits));
-        batch.take_turns(&self.locked);
-        while let Some(round) = batch.next_round(LIMITS) {
-            let answers = self.claim_round(session, &round.items).await;
-            batch.settle(round, answers, is_asked_singly);
-        }
-        let apart = batch.apart();
-        let claims = apart.iter().filter_map(|(position, claim)| {
-            Some(self.claim_apart(session.beside()?, *position, claim))
-        });
-        batch.ask(claims.collect(), AT_A_TIME).await;
-        batch.answers()
+impl Batches for Operations {
+    const AT_A_TIME: usize = 4;
+
+    async fn round_limits(&self, _: &mut Self::Session<'_>) -> RoundLimits {
+        LIMITS
     }
 
-    async fn claim_apart(
+    fn turns(&self) -> Option<&LockedKeys> {
+        Some(&self.locked)
+    }
+
+    /// Either one item lost a race, is locked, or has a token that cannot grow, which does not
+    /// concern the others. Or the server, which may not be SQL Server, does not know the statement
+    /// of a batch.
+    fn is_asked_singly(error: &Error) -> bool {
+        is_lost_race(error)
+            || is_lock_timeout(error)
+            || is_overflow(error)
+            || is_unknown_statement(error)
+    }
+
+    fn beside<'s>(session: &Self::Session<'s>) -> Option<Self::Session<'s>> {
+        session.beside()
+    }
+
+    async fn claim_alone(
         &self,
-        mut session: Session<'_>,
-        position: usize,
+        session: &mut Self::Session<'_>,
         claim: &ClaimParams<'_>,
-    ) -> (usize, Result<ClaimOutcome>) {
-        let claimed = self.claim_checked(&mut session, claim);
-        (position, Box::pin(claimed).await)
+    ) -> Result<ClaimOutcome> {
+        self.claim_checked(session, claim).await
     }
 
-    /// Sends one statement; returns an answer for each claim, or `None` where the row changed under
-    /// the statement, or has to be taken over or failed.
     async fn claim_round(
         &self,
-        session: &mut Session<'_>,
+        session: &mut Self::Session<'_>,
         claims: &[ClaimParams<'_>],
     ) -> Result<Vec<Option<Result<ClaimOutcome>>>> {
         let statements = match self.dialect(session).await? {
@@ -103,40 +100,9 @@ impl Operations {
         Ok(answers)
     }
 
-    pub(crate) async fn finish_many(
-        &self,
-        session: &mut Session<'_>,
-        items: &[Finish],
-    ) -> Vec<Result<()>> {
-        let limits = self.config.limits();
-        let mut batch = Batch::new(items, |item| CheckedFinish::new(item, &limits));
-        batch.take_turns(&self.locked);
-        while let Some(round) = batch.next_round(LIMITS) {
-            let done = self.finish_round(session, &round.items).await;
-            batch.settle(round, done.map(finished), is_asked_singly);
-        }
-        let apart = batch.apart();
-        let ends = apart.iter().filter_map(|(position, item)| {
-            Some(self.finish_apart(session.beside()?, *position, item))
-        });
-        batch.ask(ends.collect(), AT_A_TIME).await;
-        batch.answers()
-    }
-
-    async fn finish_apart(
-        &self,
-        mut session: Session<'_>,
-        position: usize,
-        item: &CheckedFinish<'_>,
-    ) -> (usize, Result<()>) {
-        let finished = self.finish(&mut session, item.claim, &item.result);
-        (position, Box::pin(finished).await)
-    }
-
-    /// Sends one statement; returns whether it ended each claim.
     async fn finish_round(
         &self,
-        session: &mut Session<'_>,
+        session: &mut Self::Session<'_>,
         items: &[CheckedFinish<'_>],
     ) -> Result<Vec<bool>> {
         let (statement, size) = Statements::sized(&self.sql.finish_many, items.len());
@@ -158,16 +124,6 @@ impl Operations {
         let is_finished = |item: &CheckedFinish<'_>| finished.contains(&parts(item.key()));
         Ok(items.iter().map(is_finished).collect())
     }
-}
-
-/// Returns whether each item is sent alone after this error, which had no effect. Either one item
-/// lost a race, is locked, or has a token that cannot grow, which does not concern the others. Or
-/// the server, which may not be SQL Server, does not know the statement of a batch.
-fn is_asked_singly(error: &Error) -> bool {
-    is_lost_race(error)
-        || is_lock_timeout(error)
-        || is_overflow(error)
-        || is_unknown_statement(error)
 }
 
 /// Returns the items, then the first one again until the statement is full.

@@ -75,11 +75,7 @@ impl<'q> IntoSql<'q> for Bound<'q> {
             Value::Flag(flag) => i32::from(*flag).into_sql(),
             Value::Count(count) => (*count).into_sql(),
             // No statement of this store has arrays: the server knows none.
-            Value::Texts(_)
-            | Value::OptionalTexts(_)
-            | Value::ByteStrings(_)
-            | Value::Numbers(_)
-            | Value::Flags(_) => ColumnData::I64(None),
+            Value::Array(_) => ColumnData::I64(None),
         }
     }
 }

@@ -18,7 +18,6 @@ mod statements;
 mod store;
 mod tx;
 mod url;
-mod watermarks;
 
 pub use config::{ClaimMethod, Config};
 pub use ddl::{SCHEMA_VERSION, schema_sql};

@@ -2,14 +2,14 @@
 
 use idem_core::backend::{LockedKeys, StoredRecord, encode_failure};
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
+    Advance, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
 };
 use idem_sql::cells::{Columns, Row};
 use idem_sql::claim::ClaimParams;
 use idem_sql::maintenance::Task;
 use idem_sql::operations::{self, Operations as _, Read, Write};
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands};
+use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, not_advanced};
 use tokio::sync::OnceCell;
 
 use crate::config::Config;
@@ -166,14 +166,7 @@ impl operations::Operations for Operations {
         what: Write,
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
-        let statement = match what {
-            Write::Seal => &self.sql.seal,
-            Write::Release => &self.sql.release,
-            Write::Renew => &self.sql.renew,
-            Write::Checkpoint => &self.sql.checkpoint,
-            Write::Abandon => &self.sql.abandon,
-        };
-        let query = Query::of(statement, values)?;
+        let query = Query::of(self.sql.to_write(what), values)?;
         let written = self.in_turn(session, &self.locked, key, query, Access::Write);
         Ok(written.await?.into_iter().next())
     }
@@ -185,13 +178,11 @@ impl operations::Operations for Operations {
         what: Read,
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
-        let (statement, locked) = match what {
-            Read::Owned => (&self.sql.owned, &self.locked),
-            Read::Record => (&self.sql.get, &self.locked),
-            Read::LastCheckpoint => (&self.sql.last_checkpoint, &self.locked),
-            Read::Watermark => (&self.sql.watermark, &self.locked_marks),
+        let locked = match what {
+            Read::Watermark => &self.locked_marks,
+            _ => &self.locked,
         };
-        let query = Query::of(statement, values)?;
+        let query = Query::of(self.sql.to_read(what), values)?;
         let rows = self.read_locked(session, locked, key, query).await?;
         Ok(rows.into_iter().next())
     }
@@ -223,6 +214,31 @@ impl operations::Operations for Operations {
             }
             is_repeated = true;
         }
+    }
+
+    async fn raise(
+        &self,
+        session: &mut Self::Session<'_>,
+        source: &Key,
+        version: u64,
+        values: &Values<'_>,
+        _: u32,
+    ) -> Result<Option<Advance>> {
+        let lookup = Query::of(&self.sql.lookup_at_mark, values)?;
+        let query = Query::of(&self.sql.advance, values)?;
+        let asked = self.look_or_in_turn(session, &self.locked_marks, source, &lookup, &query);
+        let rows = match asked.await {
+            Err(error) if is_lost_race(&error) && session.repeats() => return Ok(None),
+            rows => rows?,
+        };
+        let advance = |row: &Row| {
+            let row = Columns::of(row);
+            Ok(match row.number(0)? {
+                1 => Advance::Advanced,
+                _ => not_advanced(row.number(1)?.cast_unsigned(), version),
+            })
+        };
+        rows.first().map(advance).transpose()
     }
 }
 

@@ -52,6 +52,8 @@ idem_sql::statements! {
     }
 }
 
+idem_sql::statements_by_kind!(Statement);
+
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
         let tables = [

@@ -1,6 +1,5 @@
 //! [`MssqlStore`].
 
-use std::fmt;
 use std::sync::Arc;
 
 use idem_core::wrappers::Batched;
@@ -103,27 +102,12 @@ impl MssqlStore {
         &self.pool
     }
 
-    /// Returns the configuration.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.operations.config
-    }
-
     fn batched(&self) -> Option<&Batched<Self>> {
         self.batched.as_deref()
     }
 
     pub(crate) fn session(&self) -> Session<'_> {
         Session::Pool(&self.pool, &self.operations.config)
-    }
-}
-
-/// Shows the names, not the pool, whose options hold the password.
-impl fmt::Debug for MssqlStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MssqlStore")
-            .field("config", &self.operations.config)
-            .finish_non_exhaustive()
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use idem_core::backend::{TryTurn, Turn};
-use idem_core::{ClaimOutcome, ClaimRequest, Finish, Key, Result};
-use idem_sql::batch::{Batch, CheckedFinish, Item as _, RoundLimits, finished};
+use idem_core::backend::{LockedKeys, TryTurn, Turn};
+use idem_core::{ClaimOutcome, Error, Key, Result};
+use idem_sql::batch::{Batches, CheckedFinish, Item as _, RoundLimits};
 use idem_sql::claim::ClaimParams;
-use idem_sql::operations::Operations as _;
 use idem_sql::parameters::{Parameter, Value};
 
 use crate::error::{Access, is_locked};
@@ -40,9 +39,10 @@ pub(crate) fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
     )
 }
 
-impl Operations {
-    /// Returns the limits of one statement.
-    async fn round_limits(&self, session: &mut Session<'_>) -> RoundLimits {
+impl Batches for Operations {
+    const AT_A_TIME: usize = 1;
+
+    async fn round_limits(&self, session: &mut Self::Session<'_>) -> RoundLimits {
         let facts = self.facts(session).await;
         // The statement itself reports an error.
         let dialect = facts.map_or(Dialect::MySql, |facts| facts.dialect);
@@ -56,31 +56,21 @@ impl Operations {
         }
     }
 
-    pub(crate) async fn claim_many(
-        &self,
-        session: &mut Session<'_>,
-        requests: &[ClaimRequest],
-    ) -> Vec<Result<ClaimOutcome>> {
-        let limits = self.config.limits();
-        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &limits));
-        let limits = self.round_limits(session).await;
-        while let Some(round) = batch.next_round(limits) {
-            let answers = self.claim_round(session, &round.items).await;
-            batch.settle(round, answers, |_| false);
-        }
-        // The key has a record to be taken over or failed; or another caller has the turn; or
-        // another transaction has locked this key or another one of the batch.
-        for (position, claim) in batch.apart() {
-            let claimed = self.claim(session, claim.request).await;
-            batch.answer(position, claimed);
-        }
-        batch.answers()
+    fn turns(&self) -> Option<&LockedKeys> {
+        None
     }
 
-    /// Returns an answer for each claim, except for claims that need more than this.
+    fn is_asked_singly(_: &Error) -> bool {
+        false
+    }
+
+    fn beside<'s>(_: &Self::Session<'s>) -> Option<Self::Session<'s>> {
+        None
+    }
+
     async fn claim_round(
         &self,
-        session: &mut Session<'_>,
+        session: &mut Self::Session<'_>,
         items: &[ClaimParams<'_>],
     ) -> Result<Vec<Option<Result<ClaimOutcome>>>> {
         let mut found = vec![None; items.len()];
@@ -100,6 +90,57 @@ impl Operations {
         Ok(answers)
     }
 
+    /// Sends one statement for the items whose turn is free. Marks them where the statement
+    /// certainly ended all their claims; when one is locked, nothing has happened.
+    async fn finish_round(
+        &self,
+        session: &mut Self::Session<'_>,
+        all: &[CheckedFinish<'_>],
+    ) -> Result<Vec<bool>> {
+        let mut finished = vec![false; all.len()];
+        let positions: Vec<_> = (0..all.len()).collect();
+        let (which, _turns) = self.free_turns(&positions, |at| all[at].key());
+        if which.is_empty() {
+            return Ok(finished);
+        }
+        let items: Vec<_> = which.iter().map(|&at| &all[at]).collect();
+        let sql = self.sql(session).await?;
+        let (statement, size) = sql.finish_many.at_least(items.len());
+        let mut values = Vec::with_capacity(items.len());
+        for (index, item) in (1_i64..).zip(&items) {
+            values.push(item.values().with(Parameter::Index, index));
+        }
+        let mut bound = Vec::new();
+        for values in filled_up(&values, size) {
+            bound.extend(values.of(sql.finish_many.item())?);
+        }
+        for item in filled_up(&items, size) {
+            bound.push(Value::Bytes(item.result.bytes().into()));
+        }
+        for item in filled_up(&items, size) {
+            sql.add_probe(&mut bound, item.key());
+        }
+        match session.write(&statement.bound(bound)).await {
+            Err(error) if is_locked(&error) => session.share_retry_timeout(),
+            done => {
+                if done? == items.len() as u64 {
+                    which.into_iter().for_each(|at| finished[at] = true);
+                }
+            }
+        }
+        Ok(finished)
+    }
+
+    async fn claim_alone(
+        &self,
+        session: &mut Self::Session<'_>,
+        claim: &ClaimParams<'_>,
+    ) -> Result<ClaimOutcome> {
+        self.claim(session, claim.request).await
+    }
+}
+
+impl Operations {
     /// Inserts the claims whose records are expected to be absent, and reads the records of the
     /// others. Then inserts the absent ones of those, and reads again where another caller was
     /// first.
@@ -143,7 +184,7 @@ impl Operations {
         tokens: &mut Vec<i64>,
         answers: &mut [Option<ClaimOutcome>],
     ) -> Result<()> {
-        let (which, _turns) = self.turns(which, |at| items[at].request.key());
+        let (which, _turns) = self.free_turns(which, |at| items[at].request.key());
         let which = &which[..];
         if which.is_empty() {
             return Ok(());
@@ -229,7 +270,7 @@ impl Operations {
     }
 
     /// Returns the positions whose turn is free, with the turns.
-    fn turns<'k>(
+    fn free_turns<'k>(
         &self,
         which: &[usize],
         key: impl Fn(usize) -> &'k Key,
@@ -239,68 +280,6 @@ impl Operations {
             TryTurn::Busy | TryTurn::Locked(_) => None,
         };
         which.iter().filter_map(turn).unzip()
-    }
-
-    pub(crate) async fn finish_many(
-        &self,
-        session: &mut Session<'_>,
-        items: &[Finish],
-    ) -> Vec<Result<()>> {
-        let limits = self.config.limits();
-        let mut batch = Batch::new(items, |item| CheckedFinish::new(item, &limits));
-        let limits = self.round_limits(session).await;
-        while let Some(round) = batch.next_round(limits) {
-            let done = self.finish_round(session, &round.items).await;
-            batch.settle(round, done.map(finished), |_| false);
-        }
-        // An item is locked, another caller has its turn, or a claim of the batch is lost or has
-        // ended before. The operation also succeeds for claims that have ended just now.
-        for (position, item) in batch.apart() {
-            let finished = self.finish(session, item.claim, &item.result).await;
-            batch.answer(position, finished);
-        }
-        batch.answers()
-    }
-
-    /// Sends one statement for the items whose turn is free. Marks them where the statement
-    /// certainly ended all their claims; when one is locked, nothing has happened.
-    async fn finish_round(
-        &self,
-        session: &mut Session<'_>,
-        all: &[CheckedFinish<'_>],
-    ) -> Result<Vec<bool>> {
-        let mut finished = vec![false; all.len()];
-        let positions: Vec<_> = (0..all.len()).collect();
-        let (which, _turns) = self.turns(&positions, |at| all[at].key());
-        if which.is_empty() {
-            return Ok(finished);
-        }
-        let items: Vec<_> = which.iter().map(|&at| &all[at]).collect();
-        let sql = self.sql(session).await?;
-        let (statement, size) = sql.finish_many.at_least(items.len());
-        let mut values = Vec::with_capacity(items.len());
-        for (index, item) in (1_i64..).zip(&items) {
-            values.push(item.values().with(Parameter::Index, index));
-        }
-        let mut bound = Vec::new();
-        for values in filled_up(&values, size) {
-            bound.extend(values.of(sql.finish_many.item())?);
-        }
-        for item in filled_up(&items, size) {
-            bound.push(Value::Bytes(item.result.bytes().into()));
-        }
-        for item in filled_up(&items, size) {
-            sql.add_probe(&mut bound, item.key());
-        }
-        match session.write(&statement.bound(bound)).await {
-            Err(error) if is_locked(&error) => session.share_retry_timeout(),
-            done => {
-                if done? == items.len() as u64 {
-                    which.into_iter().for_each(|at| finished[at] = true);
-                }
-            }
-        }
-        Ok(finished)
     }
 }
 

@@ -49,10 +49,6 @@ fn bind(values: &mut MySqlArguments, value: &Value<'_>) -> Result<(), BoxDynErro
         Value::OptionalNumber(number) => values.add(*number),
         Value::Flag(flag) => values.add(*flag),
         Value::Count(count) => values.add(*count),
-        Value::Texts(_)
-        | Value::OptionalTexts(_)
-        | Value::ByteStrings(_)
-        | Value::Numbers(_)
-        | Value::Flags(_) => Err("the server has no arrays".into()),
+        Value::Array(_) => Err("the server has no arrays".into()),
     }
 }

@@ -22,7 +22,6 @@ mod store;
 mod transaction;
 mod transaction_retry;
 mod tx;
-mod watermarks;
 
 pub use config::Config;
 pub use counters::Contention;

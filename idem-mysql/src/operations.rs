@@ -1,13 +1,13 @@
 //! The operations except claims, on a connection of the store or in a caller's transaction.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use idem_core::backend::{DuplicateEstimator, LockedKeys};
-use idem_core::{Claim, Key, Limits, Record, Result};
-use idem_sql::cells::Row;
+use idem_core::{Advance, Claim, Key, Limits, Record, Result};
+use idem_sql::cells::{self, Row};
 use idem_sql::operations::{self, Read, Write};
 use idem_sql::parameters::Values;
-use idem_sql::step::Step;
+use idem_sql::step::{Step, not_advanced};
 
 use crate::config::Config;
 use crate::counters::Counters;
@@ -16,7 +16,6 @@ use crate::row::Columns;
 use crate::server::{Facts, Server};
 use crate::session::Session;
 use crate::statements::{Dialect, Statements};
-use crate::watermarks::Mark;
 
 /// The state that all operations need beside a session.
 #[derive(Debug)]
@@ -28,25 +27,29 @@ pub(crate) struct Operations {
     /// The keys of records, and the sources of marks, that others have locked.
     pub(crate) locked: LockedKeys,
     pub(crate) locked_marks: LockedKeys,
-    facts: OnceLock<Facts>,
+    facts: Arc<OnceLock<Facts>>,
 }
 
 impl Operations {
-    pub(crate) fn new(config: Config) -> Self {
+    /// `facts` are set by the first connection that the store opens, or read by the first operation.
+    pub(crate) fn new(config: Config, facts: Arc<OnceLock<Facts>>) -> Self {
         Self {
             texts: [Dialect::MariaDb, Dialect::MySql]
                 .map(|dialect| Statements::new(&config, dialect)),
-            estimator: DuplicateEstimator::expecting_duplicates(),
+            estimator: DuplicateEstimator::new(),
             config,
             counters: Counters::default(),
             locked: LockedKeys::new(),
             locked_marks: LockedKeys::new(),
-            facts: OnceLock::new(),
+            facts,
         }
     }
 
-    /// Returns the facts about the server; the first operation reads them.
+    /// Returns the facts about the server.
     pub(crate) async fn facts(&self, session: &mut Session<'_>) -> Result<Facts> {
+        if self.facts.get().is_none() {
+            session.open().await?;
+        }
         let facts = match self.facts.get() {
             Some(facts) => *facts,
             None => {
@@ -90,14 +93,7 @@ impl operations::Operations for Operations {
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
         let sql = self.sql(session).await?;
-        let statement = match what {
-            Write::Seal => &sql.seal,
-            Write::Release => &sql.release,
-            Write::Renew => &sql.renew,
-            Write::Checkpoint => &sql.checkpoint,
-            Write::Abandon => &sql.abandon,
-        };
-        let statement = statement.with(values)?;
+        let statement = sql.to_write(what).with(values)?;
         let is_written = self.write_locked(session, key, &statement).await? > 0;
         let written: Row = Box::new(());
         match what {
@@ -124,12 +120,9 @@ impl operations::Operations for Operations {
     ) -> Result<Option<Row>> {
         let sql = self.sql(session).await?;
         let statement = match (what, session.is_transaction()) {
-            (Read::Owned, false) => &sql.owned,
             (Read::Owned, true) => &sql.owned_latest,
-            (Read::Record, _) => &sql.get,
-            (Read::LastCheckpoint, false) => &sql.last_checkpoint,
             (Read::LastCheckpoint, true) => &sql.last_checkpoint_latest,
-            (Read::Watermark, _) => &sql.mark,
+            (what, _) => sql.to_read(what),
         };
         let rows = session.rows(&statement.with(values)?, Access::Read).await?;
         let Some(row) = rows.into_iter().next() else {
@@ -154,5 +147,64 @@ impl operations::Operations for Operations {
             Some(row) => Ok(Step::Done(row)),
             None => Step::met(self.owned(session, claim).await?),
         }
+    }
+
+    /// Reads first, because a stale version or a repetition is then answered without a write. The
+    /// count of the raising statement proves whether this call raised the mark.
+    async fn raise(
+        &self,
+        session: &mut Self::Session<'_>,
+        source: &Key,
+        version: u64,
+        values: &Values<'_>,
+        tries: u32,
+    ) -> Result<Option<Advance>> {
+        let sql = self.sql(session).await?;
+        let read = match tries > 0 && session.is_transaction() {
+            true => &sql.watermark_latest,
+            false => &sql.watermark,
+        };
+        let rows = session.rows(&read.with(values)?, Access::Read).await?;
+        let mark = rows.first().map(Mark::of).transpose()?;
+        if let Some(mark) = mark
+            && mark.is_live
+            && mark.version >= version
+        {
+            return Ok(Some(not_advanced(mark.version, version)));
+        }
+        let permit = self.permit(&self.locked_marks, session, source).await?;
+        let Some(permit) = permit else {
+            return Ok(None);
+        };
+        let raised = match (mark.is_some(), session.is_transaction()) {
+            (true, _) => session.write(&sql.raise.with(values)?).await,
+            (false, true) => {
+                let first = sql.first_mark_plain.with(values)?;
+                self.insert_in(session, &first).await
+            }
+            (false, false) => {
+                self.without_gaps(session).await?;
+                session.write(&sql.first_mark.with(values)?).await
+            }
+        };
+        let is_raised = permit.settle(source, raised)? > 0;
+        Ok(is_raised.then_some(Advance::Advanced))
+    }
+}
+
+/// A mark, as the store read it.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    version: u64,
+    is_live: bool,
+}
+
+impl Mark {
+    fn of(row: &Row) -> Result<Self> {
+        let row = cells::Columns::of(row);
+        Ok(Self {
+            version: row.number(0)?.cast_unsigned(),
+            is_live: row.number(1)? != 0,
+        })
     }
 }

@@ -1,8 +1,13 @@
 //! Facts about the server and its settings.
 
+use std::sync::{Arc, OnceLock};
+
 use idem_core::{Error, Result};
-use idem_sql::cells::Columns;
+use idem_sql::cells::{Columns, Row};
 use idem_sql::schema::misconfigured;
+use idem_sql::sqlx::{Ready, SqlxRow};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Executor};
 
 use crate::config::Config;
 use crate::session::Session;
@@ -34,7 +39,7 @@ pub(crate) struct Facts {
 
 /// The parser behind every pooler says which product it is: only MariaDB reads the text in
 /// `/*M! … */`.
-const FACTS: &str = "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */, \
+pub(crate) const FACTS: &str = "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */, \
                      CAST(@@max_allowed_packet AS SIGNED), \
                      CAST(/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ AS BINARY), \
                      CAST(@@innodb_rollback_on_timeout AS SIGNED)";
@@ -44,7 +49,10 @@ impl Server {
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
         let rows = session.unprepared(FACTS).await?;
         let row = rows.first().map(Columns::of);
-        let row = row.ok_or_else(|| Error::corrupt("the server's settings have no row"))?;
+        Self::of(row.ok_or_else(|| Error::corrupt("the server's settings have no row"))?)
+    }
+
+    fn of(row: Columns<'_>) -> Result<Self> {
         let text = |index| -> Result<String> {
             Ok(String::from_utf8_lossy(row.bytes(index)?).into_owned())
         };
@@ -99,6 +107,23 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Sets these settings on a new connection, and keeps the facts that the same text reads. Facts
+/// that cannot be read are left to the operation that needs them.
+pub(crate) fn set_up<'c>(
+    connection: &'c mut MySqlConnection,
+    settings: &Arc<str>,
+    facts: &Arc<OnceLock<Facts>>,
+) -> Ready<'c> {
+    let (settings, facts) = (AssertSqlSafe(Arc::clone(settings)), Arc::clone(facts));
+    Box::pin(async move {
+        let row: Row = Box::new(SqlxRow(connection.fetch_one(settings).await?));
+        if let Ok(server) = Server::of(Columns::of(&row)) {
+            facts.get_or_init(|| server.facts());
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

@@ -109,6 +109,16 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// Acquires the store's connection, if it has not done so.
+    pub(crate) async fn open(&mut self) -> Result<()> {
+        let ConnectionSource::Store(stored) = &mut self.connections else {
+            return Ok(());
+        };
+        let opened = stored.connection().await.map(drop);
+        stored.busy = opened.is_err();
+        opened.map_err(|fault| fault.into_error(Access::Read))
+    }
+
     /// From now on, a statement that meets a lock is not sent again.
     pub(crate) fn set_no_retry(&mut self) {
         self.retry_timeout = RetryTimeout::Each(Duration::ZERO);

@@ -105,8 +105,8 @@ idem_sql::statements! {
         checkpoint: sql::CHECKPOINT,
         last_checkpoint: sql::LAST_CHECKPOINT,
         last_checkpoint_latest: sql::LAST_CHECKPOINT_LATEST,
-        mark: sql::MARK,
-        mark_latest: sql::MARK_LATEST,
+        watermark: sql::WATERMARK,
+        watermark_latest: sql::WATERMARK_LATEST,
         first_mark: sql::FIRST_MARK,
         first_mark_plain: sql::FIRST_MARK_PLAIN,
         raise: sql::RAISE,
@@ -126,6 +126,8 @@ idem_sql::statements! {
         dialect: Dialect,
     }
 }
+
+idem_sql::statements_by_kind!(Statement);
 
 impl Statements {
     pub(crate) fn new(config: &Config, dialect: Dialect) -> Self {
@@ -320,7 +322,7 @@ mod tests {
                 &all.raise,
                 &all.owned_latest,
                 &all.lookup_latest,
-                &all.mark_latest,
+                &all.watermark_latest,
                 &all.last_checkpoint_latest,
             ] {
                 assert!(does_not_wait(one.text(), dialect), "{}", one.text());

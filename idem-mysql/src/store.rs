@@ -1,8 +1,7 @@
 //! [`MySqlStore`].
 
-use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use idem_core::Result;
@@ -15,6 +14,7 @@ use crate::config::Config;
 use crate::counters::Contention;
 use crate::error::{Access, classify};
 use crate::operations::Operations;
+use crate::server::{self, FACTS, Facts};
 use crate::session::Session;
 use crate::settings;
 
@@ -101,11 +101,16 @@ impl MySqlStore {
     /// Creates a store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: MySqlPool, config: Config) -> Self {
-        Self::on(pool, None, config)
+        Self::on(pool, None, config, Arc::default())
     }
 
-    fn on(pool: MySqlPool, own: Option<Connections<MySql>>, config: Config) -> Self {
-        let operations = Arc::new(Operations::new(config));
+    fn on(
+        pool: MySqlPool,
+        own: Option<Connections<MySql>>,
+        config: Config,
+        facts: Arc<OnceLock<Facts>>,
+    ) -> Self {
+        let operations = Arc::new(Operations::new(config, facts));
         let store = Self {
             pool,
             own,
@@ -139,9 +144,11 @@ impl MySqlStore {
             .no_engine_substitution(false)
             .timezone(None)
             .set_names(false);
-        let settings: Arc<str> = settings::for_own(&config).into();
+        let facts = Arc::new(OnceLock::new());
+        let (settings, first) = (settings::for_own(&config), Arc::clone(&facts));
+        let settings: Arc<str> = format!("{settings}; {FACTS}").into();
         let opener = Opener::new(options.clone())
-            .with_set_up(move |connection| settings::set(connection, &settings));
+            .with_set_up(move |connection| server::set_up(connection, &settings, &first));
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
         let own = Connections::new(opener, max).map_err(at)?;
         let settings: Arc<str> = settings::for_pool(&config).into();
@@ -156,7 +163,7 @@ impl MySqlStore {
             .after_connect(move |connection, _| settings::set(connection, &settings))
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
-        let store = Self::on(pool, Some(own), config);
+        let store = Self::on(pool, Some(own), config, facts);
         // Opens the store's first connection, which it keeps.
         let mut session = store.session();
         let facts = store.operations.facts(&mut session).await;
@@ -179,12 +186,6 @@ impl MySqlStore {
         &self.pool
     }
 
-    /// Returns the configuration.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.operations.config
-    }
-
     /// Waits for the pool's connections and closes all, those of clones too. Operations that are
     /// under way on the store's own connections run to their end.
     pub async fn close(&self) {
@@ -205,15 +206,6 @@ impl MySqlStore {
             &self.operations.config,
             &self.operations.counters,
         )
-    }
-}
-
-/// Shows the names, not the pool, whose options hold the password.
-impl fmt::Debug for MySqlStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MySqlStore")
-            .field("config", &self.operations.config)
-            .finish_non_exhaustive()
     }
 }
 

@@ -27,7 +27,7 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let params = ClaimParams::new(request, &self.config.limits())?;
         if session.commits_each() {
-            return self.claim_alone(session, &params).await;
+            return self.claim_in_steps(session, &params).await;
         }
         let claimed = self.claim_fully(session, &params).await;
         claimed.map_err(|error| self.noted(&self.locked, request.key(), error))
@@ -45,7 +45,7 @@ impl Operations {
     /// A statement that writes may wait for the key's lock, so it waits for its turn first. After
     /// another caller's turn, or when the key is locked, the claim reads: a committed record
     /// answers without a lock.
-    pub(crate) async fn claim_alone(
+    pub(crate) async fn claim_in_steps(
         &self,
         session: &mut Session<'_>,
         params: &ClaimParams<'_>,

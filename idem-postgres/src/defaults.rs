@@ -11,9 +11,9 @@ use std::time::Duration;
 use idem_core::Result;
 use idem_sql::schema::misconfigured;
 use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::PgConnection;
 
-use crate::error::decode;
+use crate::error::{Access, classify, decode};
 
 /// The first release with everything that the statements use.
 const MIN_SERVER_VERSION: i32 = 120_000;
@@ -21,29 +21,35 @@ const MIN_SERVER_VERSION: i32 = 120_000;
 /// The name that the store's sessions have; [`SESSION`] searches for it.
 pub(crate) const APPLICATION_NAME: &str = "idem";
 
-/// Reads [`SessionState`]. If the session searches a schema before `pg_catalog`, and that schema
-/// has an operator with a name that the statements use, the server would use that operator instead.
+/// Reads a session's state, without a search of the server's catalogue, which costs a new session
+/// more than its start.
 ///
-/// The last column is true where `application_name` is the one of the start-up packet: then this
-/// session is the client's own. A pooler in transaction mode gives a server's session the name of
-/// each client with SET, as `PgBouncer` does, or leaves the server with its own.
-pub(crate) const SESSION: &str = "SELECT
+/// The last column is true where `application_name` is the one of the start-up packet, which the
+/// transaction of the two statements falls back to: then this session is the client's own. A pooler
+/// in transaction mode gives a server's session the name of each client with SET, as `PgBouncer`
+/// does, or leaves the server with its own.
+const SESSION: &str = "SET LOCAL application_name TO DEFAULT;
+SELECT
     CAST(pg_catalog.current_setting('server_version_num') AS integer),
     pg_catalog.current_setting('server_encoding'),
     pg_catalog.current_setting('default_transaction_read_only') = 'on'
         AND NOT pg_catalog.pg_is_in_recovery(),
-    (SELECT pg_catalog.string_agg(CAST(n.nspname AS pg_catalog.text), ', ')
-        FROM pg_catalog.pg_namespace AS n
-        WHERE pg_catalog.array_position(pg_catalog.current_schemas(true), n.nspname)
-            < pg_catalog.array_position(pg_catalog.current_schemas(true), 'pg_catalog')
-        AND EXISTS (SELECT FROM pg_catalog.pg_operator AS o WHERE o.oprnamespace = n.oid
-            AND o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '/'))),
+    CAST((pg_catalog.current_schemas(true))[1] AS pg_catalog.text),
     CAST(EXTRACT(EPOCH FROM CAST(
         pg_catalog.current_setting('idle_session_timeout', true) AS interval)) * 1000 AS bigint),
-    (SELECT s.source = 'client' AND s.setting = 'idem'
-        FROM pg_catalog.pg_settings AS s WHERE s.name = 'application_name')";
+    pg_catalog.current_setting('application_name') = 'idem'";
 
-/// The answer to [`SESSION`].
+/// Reads the schemas that the session searches before `pg_catalog` and that have an operator with a
+/// name that the statements use: the server would use that operator instead.
+const HIDING_SCHEMAS: &str =
+    "SELECT pg_catalog.string_agg(CAST(n.nspname AS pg_catalog.text), ', ')
+    FROM pg_catalog.pg_namespace AS n
+    WHERE pg_catalog.array_position(pg_catalog.current_schemas(true), n.nspname)
+        < pg_catalog.array_position(pg_catalog.current_schemas(true), 'pg_catalog')
+    AND EXISTS (SELECT FROM pg_catalog.pg_operator AS o WHERE o.oprnamespace = n.oid
+        AND o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '/'))";
+
+/// The state of a session.
 #[derive(Debug)]
 pub(crate) struct SessionState {
     version: i32,
@@ -55,12 +61,24 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    pub(crate) fn of(row: &PgRow) -> Result<Self> {
+    /// Reads the state, by simple queries, which no pooler mixes up with others.
+    pub(crate) async fn read(connection: &mut PgConnection) -> Result<Self> {
+        let sent = |error| classify(error, Access::Read);
+        let row = sqlx::raw_sql(SESSION).fetch_one(&mut *connection).await;
+        let row = row.map_err(sent)?;
+        let first_schema: Option<String> = row.try_get(3).map_err(decode)?;
+        let hiding_schemas = match first_schema.as_deref() {
+            Some("pg_catalog") => None,
+            _ => {
+                let row = sqlx::raw_sql(HIDING_SCHEMAS).fetch_one(connection).await;
+                row.map_err(sent)?.try_get(0).map_err(decode)?
+            }
+        };
         Ok(Self {
             version: row.try_get(0).map_err(decode)?,
             encoding: row.try_get(1).map_err(decode)?,
             reads_only: row.try_get(2).map_err(decode)?,
-            hiding_schemas: row.try_get(3).map_err(decode)?,
+            hiding_schemas,
             idle_session_millis: row.try_get(4).map_err(decode)?,
             is_direct: row.try_get(5).map_err(decode)?,
         })

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod batch_claims;
-mod batch_finishes;
+mod batch;
 mod claims;
 mod config;
 mod connection;
@@ -20,7 +19,6 @@ mod sqlstate;
 mod statements;
 mod store;
 mod tx;
-mod watermarks;
 
 pub use config::{Config, Notifications, StatementMode};
 pub use error::is_transaction_retryable;

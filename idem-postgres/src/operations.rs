@@ -1,12 +1,12 @@
 //! The operations except claims, on the store's connections or in a caller's transaction.
 
 use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord, Turn, encode_failure};
-use idem_core::{Claim, Effect, Error, ErrorKind, Failure, Key, Limits, Record, Result};
+use idem_core::{Advance, Claim, Effect, Error, ErrorKind, Failure, Key, Limits, Record, Result};
 use idem_sql::cells::{Columns, Row};
 use idem_sql::maintenance::Task;
 use idem_sql::operations::{self, Operations as _, Read, Write};
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::Step;
+use idem_sql::step::{Step, not_advanced};
 
 use crate::config::Config;
 use crate::connection::End;
@@ -134,19 +134,12 @@ impl operations::Operations for Operations {
         what: Write,
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
-        let statement = match what {
-            Write::Seal => &self.sql.seal,
-            Write::Release => &self.sql.release,
-            Write::Renew => &self.sql.renew,
-            Write::Checkpoint => &self.sql.checkpoint,
-            Write::Abandon => {
-                // The claim has its turn already.
-                let query = self.sql.abandon.with(values)?;
-                let rows = session.rows(query, Access::Write).await?;
-                return Ok(rows.into_iter().next());
-            }
-        };
-        let query = statement.with(values)?;
+        let query = self.sql.to_write(what).with(values)?;
+        if what == Write::Abandon {
+            // The claim has its turn already.
+            let rows = session.rows(query, Access::Write).await?;
+            return Ok(rows.into_iter().next());
+        }
         let rows = self.rows_in_turn(session, &self.locked, key, query, End::Commit);
         Ok(rows.await?.into_iter().next())
     }
@@ -158,13 +151,8 @@ impl operations::Operations for Operations {
         what: Read,
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
-        let statement = match what {
-            Read::Owned => &self.sql.owned,
-            Read::Record => &self.sql.get,
-            Read::LastCheckpoint => &self.sql.last_checkpoint,
-            Read::Watermark => &self.sql.watermark,
-        };
-        let rows = session.rows(statement.with(values)?, Access::Read).await?;
+        let query = self.sql.to_read(what).with(values)?;
+        let rows = session.rows(query, Access::Read).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -210,6 +198,34 @@ impl operations::Operations for Operations {
             Some(owned) if owned.is_own => Err(just_committed()),
             _ => Err(Error::claim_lost()),
         }
+    }
+
+    /// Where an open transaction has locked the mark, the committed mark may answer.
+    async fn raise(
+        &self,
+        session: &mut Self::Session<'_>,
+        source: &Key,
+        version: u64,
+        values: &Values<'_>,
+        _: u32,
+    ) -> Result<Option<Advance>> {
+        let query = self.sql.advance.with(values)?;
+        let rows = self.rows_in_turn(session, &self.locked_marks, source, query, End::Commit);
+        let rows = match rows.await {
+            Err(error) if error.kind() == ErrorKind::Contention && session.commits_each() => {
+                return match self.watermark(session, source).await? {
+                    Some(current) if current >= version => Ok(Some(not_advanced(current, version))),
+                    _ => Err(error),
+                };
+            }
+            rows => rows?,
+        };
+        let advance = |row: &Row| {
+            let held = Columns::of(row).optional_number(0)?;
+            let not_advanced = |current: i64| not_advanced(current.cast_unsigned(), version);
+            Ok(held.map_or(Advance::Advanced, not_advanced))
+        };
+        rows.first().map(advance).transpose()
     }
 }
 

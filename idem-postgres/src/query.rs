@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use idem_core::Result;
 use idem_sql::executor::{Answer, BoundStatement, Executor};
-use idem_sql::parameters::{Value, Values};
+use idem_sql::parameters::{Array, Value, Values};
 use idem_sql::sqlx::answer;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArguments, PgConnection};
@@ -27,13 +27,15 @@ impl Statement {
     /// Creates a query with the statement's values.
     pub(crate) fn with<'q>(&'q self, values: &'q Values<'_>) -> Result<Query<'q>> {
         let values = values.of(self.parameters())?;
-        Ok(self.batch(values))
+        let statement = self;
+        Ok(Query { statement, values })
     }
 
-    /// Creates a query with the arrays of a batch.
-    pub(crate) fn batch<'q>(&'q self, values: Vec<Value<'q>>) -> Query<'q> {
+    /// Creates a query with the values of a batch's items, as arrays.
+    pub(crate) fn with_all<'q>(&'q self, items: &'q [Values<'_>]) -> Result<Query<'q>> {
+        let values = Values::arrays(items, self.parameters())?;
         let statement = self;
-        Query { statement, values }
+        Ok(Query { statement, values })
     }
 }
 
@@ -106,12 +108,9 @@ fn bind(values: &mut PgArguments, value: &Value<'_>) -> Result<(), BoxDynError> 
         Value::OptionalNumber(number) => values.add(*number),
         Value::Flag(flag) => values.add(*flag),
         Value::Count(count) => values.add(*count),
-        Value::Texts(texts) => values.add(texts.iter().map(|text| &**text).collect::<Vec<_>>()),
-        Value::OptionalTexts(texts) => values.add(texts),
-        Value::ByteStrings(bytes) => {
-            values.add(bytes.iter().map(|each| &**each).collect::<Vec<_>>())
-        }
-        Value::Numbers(numbers) => values.add(numbers),
-        Value::Flags(flags) => values.add(flags),
+        Value::Array(Array::Texts(texts)) => values.add(texts),
+        Value::Array(Array::Bytes(bytes)) => values.add(bytes),
+        Value::Array(Array::Numbers(numbers)) => values.add(numbers),
+        Value::Array(Array::Flags(flags)) => values.add(flags),
     }
 }

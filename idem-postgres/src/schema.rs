@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::config::{Config, StatementMode};
-use crate::defaults::{SESSION, SessionState};
+use crate::defaults::SessionState;
 use crate::error::{Access, classify, decode};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -94,9 +94,14 @@ impl PostgresStore {
     }
 
     async fn check_server(&self) -> Result<()> {
-        let rows = self.read(SESSION).await?;
-        let row = rows.first();
-        let session = SessionState::of(row.ok_or_else(|| Error::corrupt("no session"))?)?;
+        let read = async {
+            let connection = self.pool.acquire().await;
+            let mut connection = connection.map_err(|error| classify(error, Access::Read))?;
+            SessionState::read(&mut connection).await
+        };
+        let timeout = self.config().timeout();
+        let session = tokio::time::timeout(timeout, read).await;
+        let session = session.unwrap_or_else(|_| Err(Access::Read.timed_out(timeout)))?;
         session.check_server()?;
         // Unprepared statements run in transactions that set their own characteristics.
         session.check_defaults(self.config().statement_mode() == StatementMode::Prepared)

@@ -38,6 +38,8 @@ idem_sql::statements! {
     }
 }
 
+idem_sql::statements_by_kind!(Statement);
+
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
         let [table, marks] = [config.qualified_table(), config.qualified_marks()];

@@ -1,6 +1,5 @@
 //! [`PostgresStore`].
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use sqlx::{Connection, PgPool, Postgres};
 
 use crate::config::{Config, StatementMode};
 use crate::connection::ConnectionSource;
-use crate::defaults::{APPLICATION_NAME, SESSION, SessionState};
+use crate::defaults::{APPLICATION_NAME, SessionState};
 use crate::error::{Access, classify, was_idle};
 use crate::operations::Operations;
 use crate::pooler;
@@ -149,12 +148,6 @@ impl PostgresStore {
         &self.pool
     }
 
-    /// Returns the configuration.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.operations.config
-    }
-
     fn batched(&self) -> Option<&Batched<Self>> {
         self.batched.as_deref()
     }
@@ -199,24 +192,13 @@ async fn check_connection(
     options: &PgConnectOptions,
     mode: StatementMode,
 ) -> Result<SessionState> {
-    let sent = |error| classify(error, Access::Read);
-    let row = sqlx::raw_sql(SESSION).fetch_one(&mut *first).await;
-    let state = SessionState::of(&row.map_err(sent)?)?;
+    let state = SessionState::read(&mut *first).await?;
     state.check_server()?;
     state.check_defaults(mode == StatementMode::Prepared)?;
     if mode == StatementMode::Prepared && state.may_be_pooled() {
         pooler::check_prepared(first, options).await?;
     }
     Ok(state)
-}
-
-/// Shows the names, not the pool, whose options hold the password.
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore")
-            .field("config", &self.operations.config)
-            .finish_non_exhaustive()
-    }
 }
 
 idem_sql::store!(PostgresStore, BACKEND);

@@ -4,8 +4,12 @@
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use idem_core::backend::{FinalResult, LockedKeys, TryTurn, Turn, check};
-use idem_core::{Claim, Effect, Error, ErrorKind, Finish, Key, Limits, Result};
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Finish, Key, Limits, Result,
+};
 
+use crate::claim::ClaimParams;
+use crate::operations::Operations;
 use crate::parameters::Values;
 
 /// An item of a batch.
@@ -221,22 +225,140 @@ impl<I: Item, T> Batch<I, T> {
         self.answers[position] = Some(answer);
     }
 
-    /// Sends the items that were [`apart`](Self::apart), `at_a_time` at once, and sets each answer
-    /// at its position.
-    pub async fn ask<A>(&mut self, apart: Vec<A>, at_a_time: usize)
-    where
-        A: Future<Output = (usize, Result<T>)>,
-    {
-        let mut apart = iter(apart).buffer_unordered(at_a_time);
-        while let Some((position, answer)) = apart.next().await {
-            self.answer(position, answer);
-        }
-    }
-
     /// Returns the answers, in the order of the items.
     #[must_use]
     pub fn answers(self) -> Vec<Result<T>> {
         self.answers.into_iter().flatten().collect()
+    }
+}
+
+/// Batches, in rounds of one statement or a few. Items that a round leaves open are sent alone.
+pub trait Batches: Operations {
+    /// How many items are sent alone at a time, each on a connection of its own.
+    const AT_A_TIME: usize;
+
+    /// Returns the limits of a round.
+    fn round_limits(
+        &self,
+        session: &mut Self::Session<'_>,
+    ) -> impl Future<Output = RoundLimits> + Send;
+
+    /// Returns the keys whose turns a batch takes at its beginning; `None` where each round takes
+    /// its own.
+    fn turns(&self) -> Option<&LockedKeys>;
+
+    /// Returns whether the items of a round that failed with this error are sent alone.
+    fn is_asked_singly(error: &Error) -> bool;
+
+    /// Returns another session on the store's connections; `None` where items that are sent alone
+    /// take the batch's.
+    fn beside<'s>(session: &Self::Session<'s>) -> Option<Self::Session<'s>>;
+
+    /// Answers the claims that a read of their records decides. Default: reads nothing.
+    fn read_first(
+        &self,
+        _session: &mut Self::Session<'_>,
+        _batch: &mut Batch<ClaimParams<'_>, ClaimOutcome>,
+    ) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// Sends the claims of a round. An answer is missing where the claim has to be sent alone: its
+    /// row changed meanwhile, is locked, or has to be taken over or failed.
+    fn claim_round(
+        &self,
+        session: &mut Self::Session<'_>,
+        claims: &[ClaimParams<'_>],
+    ) -> impl Future<Output = Result<Vec<Option<Result<ClaimOutcome>>>>> + Send;
+
+    /// Sends the ends of a round; returns whether each claim has certainly ended.
+    fn finish_round(
+        &self,
+        session: &mut Self::Session<'_>,
+        items: &[CheckedFinish<'_>],
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
+
+    /// Sends one claim.
+    fn claim_alone(
+        &self,
+        session: &mut Self::Session<'_>,
+        claim: &ClaimParams<'_>,
+    ) -> impl Future<Output = Result<ClaimOutcome>> + Send;
+
+    /// Claims each request; the answers are in their order.
+    fn claim_many(
+        &self,
+        session: &mut Self::Session<'_>,
+        requests: &[ClaimRequest],
+    ) -> impl Future<Output = Vec<Result<ClaimOutcome>>> + Send {
+        async move {
+            let limits = self.limits();
+            let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &limits));
+            self.read_first(session, &mut batch).await;
+            if let Some(locked) = self.turns() {
+                batch.take_turns(locked);
+            }
+            let limits = self.round_limits(session).await;
+            while let Some(round) = batch.next_round(limits) {
+                let answers = self.claim_round(session, &round.items).await;
+                batch.settle(round, answers, Self::is_asked_singly);
+            }
+            let apart = batch.apart();
+            let mut beside = Vec::new();
+            for (position, claim) in &apart {
+                match Self::beside(session) {
+                    Some(mut own) => beside.push(Box::pin(async move {
+                        (*position, self.claim_alone(&mut own, claim).await)
+                    })),
+                    None => batch.answer(*position, self.claim_alone(session, claim).await),
+                }
+            }
+            let mut beside = iter(beside).buffer_unordered(Self::AT_A_TIME);
+            while let Some((position, answer)) = beside.next().await {
+                batch.answer(position, answer);
+            }
+            batch.answers()
+        }
+    }
+
+    /// Completes, fails or releases each claim; the answers are in the order of the items. An end
+    /// that is sent alone also succeeds where the claim has ended so before.
+    fn finish_many(
+        &self,
+        session: &mut Self::Session<'_>,
+        items: &[Finish],
+    ) -> impl Future<Output = Vec<Result<()>>> + Send {
+        async move {
+            let limits = self.limits();
+            let mut batch = Batch::new(items, |item| CheckedFinish::new(item, &limits));
+            if let Some(locked) = self.turns() {
+                batch.take_turns(locked);
+            }
+            let limits = self.round_limits(session).await;
+            while let Some(round) = batch.next_round(limits) {
+                let done = self.finish_round(session, &round.items).await;
+                batch.settle(round, done.map(finished), Self::is_asked_singly);
+            }
+            let apart = batch.apart();
+            let mut beside = Vec::new();
+            for (position, item) in &apart {
+                match Self::beside(session) {
+                    Some(mut own) => beside.push(Box::pin(async move {
+                        let ended = self.finish(&mut own, item.claim, &item.result).await;
+                        (*position, ended)
+                    })),
+                    None => {
+                        let ended = self.finish(session, item.claim, &item.result).await;
+                        batch.answer(*position, ended);
+                    }
+                }
+            }
+            let mut beside = iter(beside).buffer_unordered(Self::AT_A_TIME);
+            while let Some((position, answer)) = beside.next().await {
+                batch.answer(position, answer);
+            }
+            batch.answers()
+        }
     }
 }
 
@@ -250,8 +372,7 @@ pub fn may_be_anothers(error: &Error) -> bool {
 
 /// Answers the items whose claim the statement has ended. The other ones are left to the single
 /// operation, which knows whether a claim is lost or has ended before.
-#[must_use]
-pub fn finished(finished: Vec<bool>) -> Vec<Option<Result<()>>> {
+fn finished(finished: Vec<bool>) -> Vec<Option<Result<()>>> {
     let answer = |is_finished: bool| is_finished.then_some(Ok(()));
     finished.into_iter().map(answer).collect()
 }

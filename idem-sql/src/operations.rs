@@ -5,12 +5,13 @@ use std::time::Duration;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{FinalResult, check, encode_failure};
 use idem_core::{
-    Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key, Limits, Record, Result,
+    Advance, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key, Limits, Record,
+    Result,
 };
 
 use crate::cells::{Columns, Row};
 use crate::parameters::{Parameter, Value, Values};
-use crate::step::{Step, renewed, stored_checkpoint};
+use crate::step::{MAX_RETRIES, Step, mark_was_raised, renewed, stored_checkpoint};
 
 /// A statement that writes one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,17 @@ pub trait Operations: Sync {
         what: Write,
         values: &Values<'_>,
     ) -> impl Future<Output = Result<Step<Row>>> + Send;
+
+    /// Tries to raise a mark to `version`; `None` where another caller has changed it meanwhile.
+    /// `tries` came before.
+    fn raise(
+        &self,
+        session: &mut Self::Session<'_>,
+        source: &Key,
+        version: u64,
+        values: &Values<'_>,
+        tries: u32,
+    ) -> impl Future<Output = Result<Option<Advance>>> + Send;
 
     /// Returns state and result of the claim's own record, when it is still the latest acquisition.
     fn owned(
@@ -182,6 +194,29 @@ pub trait Operations: Sync {
             let row = self.read(session, claim.key(), Read::LastCheckpoint, &values);
             let row = row.await?.ok_or_else(Error::claim_lost)?;
             stored_checkpoint(Columns::of(&row).optional_bytes(0)?)
+        }
+    }
+
+    /// Raises a mark.
+    fn advance(
+        &self,
+        session: &mut Self::Session<'_>,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> impl Future<Output = Result<Advance>> + Send {
+        async move {
+            let values = Values::of_key(source)
+                .with(Parameter::Version, check::version(version)?)
+                .with(Parameter::Retention, check::retention(retention)?);
+            for tries in 0..MAX_RETRIES {
+                let raised = self.raise(session, source, version, &values, tries);
+                if let Some(advance) = raised.await? {
+                    return Ok(advance);
+                }
+                tokio::task::yield_now().await;
+            }
+            Err(mark_was_raised())
         }
     }
 

@@ -92,16 +92,21 @@ pub enum Value<'v> {
     Flag(bool),
     /// How many items a batch has.
     Count(i32),
-    /// The texts of a batch's items.
-    Texts(Vec<Cow<'v, str>>),
-    /// The texts of a batch's items, each of which may be NULL.
-    OptionalTexts(Vec<Option<&'v str>>),
-    /// The bytes of a batch's items.
-    ByteStrings(Vec<Cow<'v, [u8]>>),
-    /// The numbers of a batch's items.
-    Numbers(Vec<i64>),
-    /// The conditions of a batch's items.
-    Flags(Vec<bool>),
+    /// The values of a batch's items, on servers that have arrays.
+    Array(Array<'v>),
+}
+
+/// The values of one parameter in a batch, each of which may be NULL.
+#[derive(Debug, Clone)]
+pub enum Array<'v> {
+    /// Texts.
+    Texts(Vec<Option<&'v str>>),
+    /// Bytes.
+    Bytes(Vec<Option<&'v [u8]>>),
+    /// Numbers.
+    Numbers(Vec<Option<i64>>),
+    /// Conditions.
+    Flags(Vec<Option<bool>>),
 }
 
 impl Value<'_> {
@@ -111,6 +116,36 @@ impl Value<'_> {
         match self {
             Self::Bytes(bytes) => Value::Bytes(Cow::Borrowed(bytes)),
             other => other.clone(),
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::OptionalText(text) => *text,
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::OptionalNumber(number) => *number,
+            _ => None,
+        }
+    }
+
+    fn flag(&self) -> Option<bool> {
+        match self {
+            Self::Flag(flag) => Some(*flag),
+            _ => None,
         }
     }
 }
@@ -198,6 +233,31 @@ impl<'v> Values<'v> {
         };
         parameters.iter().map(value).collect()
     }
+
+    /// Returns an array for each of these parameters, with the values of all items.
+    ///
+    /// # Errors
+    ///
+    /// As for [`of`](Self::of).
+    pub fn arrays(items: &'v [Self], parameters: &[Parameter]) -> Result<Vec<Value<'v>>> {
+        let array = |&parameter: &Parameter| {
+            let value = |item: &'v Self| item.0[parameter as usize].as_ref();
+            let values = items.iter().map(value);
+            let values: Vec<_> = values
+                .collect::<Option<_>>()
+                .ok_or_else(|| forgotten(parameter))?;
+            let values = || values.iter().copied();
+            Ok(Value::Array(match values().next() {
+                Some(Value::Bytes(_)) => Array::Bytes(values().map(Value::bytes).collect()),
+                Some(Value::Flag(_)) => Array::Flags(values().map(Value::flag).collect()),
+                Some(Value::Number(_) | Value::OptionalNumber(_)) => {
+                    Array::Numbers(values().map(Value::number).collect())
+                }
+                _ => Array::Texts(values().map(Value::text).collect()),
+            }))
+        };
+        parameters.iter().map(array).collect()
+    }
 }
 
 fn forgotten(parameter: Parameter) -> Error {
@@ -266,8 +326,17 @@ mod tests {
         let values = Values::default().with(Parameter::Scope, Value::Text("tenant"));
         let error = values.of(&parameters).unwrap_err().to_string();
         assert!(error.contains("parameter lease has no value"), "{error}");
+        assert!(Values::arrays(std::slice::from_ref(&values), &parameters).is_err());
         let values = values.with(Parameter::Lease, 7);
         assert_eq!(values.of(&parameters).unwrap().len(), 2);
+        let both = [values.clone(), values.with(Parameter::Lease, 8)];
+        let arrays = Values::arrays(&both, &parameters).unwrap();
+        assert!(
+            matches!(&arrays[0], Value::Array(Array::Texts(texts)) if *texts == [Some("tenant"); 2])
+        );
+        assert!(
+            matches!(&arrays[1], Value::Array(Array::Numbers(leases)) if *leases == [Some(7), Some(8)])
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A macro for the statements of a store.
+//! Macros for the statements of a store.
 
 /// Declares `Statements`: a field for each statement, in groups whose statements are made from
 /// their templates in the same way. `of` takes the values that make the statements of each group,
@@ -45,6 +45,37 @@ macro_rules! statements {
                 Self {
                     $($($name: $group($template),)*)*
                     $($($other,)*)?
+                }
+            }
+        }
+    };
+}
+
+/// Implements `to_write` and `to_read` over the fields of `Statements` that all stores have.
+#[macro_export]
+macro_rules! statements_by_kind {
+    ($Statement:ty) => {
+        impl Statements {
+            /// Returns the statement that writes a record in this way.
+            pub(crate) fn to_write(&self, what: $crate::operations::Write) -> &$Statement {
+                use $crate::operations::Write;
+                match what {
+                    Write::Seal => &self.seal,
+                    Write::Release => &self.release,
+                    Write::Renew => &self.renew,
+                    Write::Checkpoint => &self.checkpoint,
+                    Write::Abandon => &self.abandon,
+                }
+            }
+
+            /// Returns the statement that reads this.
+            pub(crate) fn to_read(&self, what: $crate::operations::Read) -> &$Statement {
+                use $crate::operations::Read;
+                match what {
+                    Read::Owned => &self.owned,
+                    Read::Record => &self.get,
+                    Read::LastCheckpoint => &self.last_checkpoint,
+                    Read::Watermark => &self.watermark,
                 }
             }
         }

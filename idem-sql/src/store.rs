@@ -1,9 +1,10 @@
 //! Macros that give a store its public traits and methods.
 
-/// Implements `IdempotencyStore`, `BatchStore`, `CheckpointStore` and `WatermarkStore`.
+/// Implements `IdempotencyStore`, `BatchStore`, `CheckpointStore`, `WatermarkStore` and `Debug`, and
+/// the method `config()`.
 ///
-/// The store has a field `operations` and a method `session()`. Each call becomes the operation of
-/// the same name on a new session; an error names the backend and the operation.
+/// The store has a field `operations` with a `config`, and a method `session()`. Each call becomes
+/// the operation of the same name on a new session; an error names the backend and the operation.
 ///
 /// Where the store's method `batched()` returns the store behind batches, claims, completions,
 /// failures and releases go there. `with_batches()` makes that one for a new store, in the field
@@ -15,6 +16,8 @@ macro_rules! store {
             use std::sync::Arc;
             use std::time::Duration;
 
+            #[allow(unused_imports)] // One store has a way of its own.
+            use $crate::batch::Batches as _;
             use $crate::macros::async_trait;
             use $crate::macros::idem_core::backend::{FinalResult, check};
             use $crate::macros::idem_core::wrappers::Batched;
@@ -31,6 +34,12 @@ macro_rules! store {
             }
 
             impl $store {
+                /// Returns the configuration.
+                #[must_use]
+                pub fn config(&self) -> &Config {
+                    &self.operations.config
+                }
+
                 fn with_batches(mut self) -> Self {
                     let config = &self.operations.config;
                     if config.batching() {
@@ -44,6 +53,15 @@ macro_rules! store {
                     let limit = check::batch(limit)?;
                     let mut session = self.session();
                     self.operations.maintain(&mut session, task, limit).await
+                }
+            }
+
+            /// Shows the names, not the connections, whose options hold the password.
+            impl std::fmt::Debug for $store {
+                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.debug_struct(stringify!($store))
+                        .field("config", &self.operations.config)
+                        .finish_non_exhaustive()
                 }
             }
 

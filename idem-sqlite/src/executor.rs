@@ -38,10 +38,6 @@ fn bind(values: &mut SqliteArguments, value: &Value<'_>) -> Result<(), BoxDynErr
         Value::OptionalNumber(number) => values.add(*number),
         Value::Flag(flag) => values.add(*flag),
         Value::Count(count) => values.add(*count),
-        Value::Texts(_)
-        | Value::OptionalTexts(_)
-        | Value::ByteStrings(_)
-        | Value::Numbers(_)
-        | Value::Flags(_) => Err("SQLite has no arrays".into()),
+        Value::Array(_) => Err("SQLite has no arrays".into()),
     }
 }

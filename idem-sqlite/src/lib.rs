@@ -19,7 +19,6 @@ mod store;
 mod transaction;
 mod tx;
 mod wait;
-mod watermarks;
 mod write;
 
 pub use config::Config;

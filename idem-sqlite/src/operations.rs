@@ -12,14 +12,14 @@
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{DuplicateEstimator, encode_failure};
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
+    Advance, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
 };
 use idem_sql::cells::{Columns, Row};
 use idem_sql::claim::ClaimParams;
 use idem_sql::maintenance::Task;
 use idem_sql::operations::{self, Operations as _, Read, Write};
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands};
+use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, not_advanced};
 
 use crate::config::Config;
 use crate::session::Session;
@@ -165,14 +165,8 @@ impl operations::Operations for Operations {
         what: Write,
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
-        let statement = match what {
-            Write::Seal => &self.sql.seal,
-            Write::Release => &self.sql.release,
-            Write::Renew => &self.sql.renew,
-            Write::Checkpoint => &self.sql.checkpoint,
-            Write::Abandon => &self.sql.abandon,
-        };
-        let rows = session.write(statement.with(values)?).await?;
+        let statement = self.sql.to_write(what).with(values)?;
+        let rows = session.write(statement).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -183,13 +177,7 @@ impl operations::Operations for Operations {
         what: Read,
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
-        let statement = match what {
-            Read::Owned => &self.sql.owned,
-            Read::Record => &self.sql.get,
-            Read::LastCheckpoint => &self.sql.last_checkpoint,
-            Read::Watermark => &self.sql.watermark,
-        };
-        session.read(statement.with(values)?).await
+        session.read(self.sql.to_read(what).with(values)?).await
     }
 
     fn record(row: &Row) -> Result<Option<Record>> {
@@ -207,6 +195,22 @@ impl operations::Operations for Operations {
             Some(row) => Ok(Step::Done(row)),
             None => Step::met(self.owned(session, claim).await?),
         }
+    }
+
+    async fn raise(
+        &self,
+        session: &mut Self::Session<'_>,
+        _: &Key,
+        version: u64,
+        values: &Values<'_>,
+        _: u32,
+    ) -> Result<Option<Advance>> {
+        if let Some(row) = session.read(self.sql.raised.with(values)?).await? {
+            let current = Columns::of(&row).number(0)?.cast_unsigned();
+            return Ok(Some(not_advanced(current, version)));
+        }
+        let written = session.write(self.sql.raise.with(values)?).await?;
+        Ok((!written.is_empty()).then_some(Advance::Advanced))
     }
 }
 

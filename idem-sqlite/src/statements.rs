@@ -36,6 +36,8 @@ idem_sql::statements! {
     }
 }
 
+idem_sql::statements_by_kind!(Statement);
+
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
         let [table, marks] = [config.quoted_table(), config.quoted_marks()];

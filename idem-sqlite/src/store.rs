@@ -1,6 +1,5 @@
 //! [`SqliteStore`].
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,12 +118,6 @@ impl SqliteStore {
         &self.pools.shared
     }
 
-    /// Returns the configuration.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.operations.config
-    }
-
     fn batched(&self) -> Option<&Batched<Self>> {
         let batched = self.batched.as_deref();
         batched.filter(|_| self.pools.may_batch())
@@ -174,15 +167,6 @@ async fn opened(options: &SqliteConnectOptions) -> Result<Own> {
     }
     first.done();
     Ok(own)
-}
-
-/// Shows the names, not the pools.
-impl fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore")
-            .field("config", &self.operations.config)
-            .finish_non_exhaustive()
-    }
 }
 
 idem_sql::store!(SqliteStore, BACKEND);

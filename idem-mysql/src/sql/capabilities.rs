@@ -1,9 +1,8 @@
 //! The statements of checkpoints and watermarks.
 
-/// One row matches when the claim was
-/// held; ownership is judged on the locked, latest version. A takeover that waits for the lock
-/// finds the checkpoint in the row. This statement, if it waits for a takeover, finds another
-/// token.
+/// One row matches when the claim was held; ownership is judged on the locked, latest version. A
+/// takeover that waits for the lock finds the checkpoint in the row. This statement, if it waits
+/// for a takeover, finds another token.
 ///
 /// The same checkpoint once more changes nothing: without CLIENT_FOUND_ROWS the count is then 0,
 /// and [`LAST_CHECKPOINT`] shows whether the claim is held.
@@ -15,8 +14,7 @@ pub(crate) const CHECKPOINT: &str = concat!(
     "{free}"
 );
 
-/// Returns a row when the claim is held, and was held until now: a lost
-/// claim is never held again.
+/// Returns a row when the claim is held, and was held until now: a lost claim is never held again.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
     "SELECT result FROM {table} WHERE ",
     key!(),
@@ -35,7 +33,7 @@ pub(crate) const LAST_CHECKPOINT_LATEST: &str = concat!(
 
 /// Reads the mark, and whether it has expired. A consistent read: it locks nothing, writes
 /// nothing, and answers a stale version or a repetition.
-pub(crate) const MARK: &str = concat!(
+pub(crate) const WATERMARK: &str = concat!(
     "SELECT version, expires_at > ",
     now!(),
     " FROM {marks} WHERE ",
@@ -44,7 +42,7 @@ pub(crate) const MARK: &str = concat!(
 
 /// The same of the latest version: it follows a write in a caller's transaction, whose snapshot may
 /// be older.
-pub(crate) const MARK_LATEST: &str = concat!(
+pub(crate) const WATERMARK_LATEST: &str = concat!(
     "SELECT version, expires_at > ",
     now!(),
     " FROM {marks} WHERE ",
@@ -52,8 +50,7 @@ pub(crate) const MARK_LATEST: &str = concat!(
     " FOR UPDATE NOWAIT"
 );
 
-/// The primary key lets one row in; all other statements wait for it
-/// and find it. IGNORE, because its count distinguishes the two, 1 and 0, under every
+/// The primary key lets one row in; all other statements wait for it and find it. IGNORE, because its count distinguishes the two, 1 and 0, under every
 /// CLIENT_FOUND_ROWS; the count of ON DUPLICATE KEY UPDATE does not. IGNORE can hide no other
 /// error, because the values fit their columns
 /// (<https://dev.mysql.com/doc/refman/8.4/en/insert.html>).

@@ -1,7 +1,7 @@
 //! The statements of batches.
 
-/// [`INSERT`](super::INSERT) for many keys, each at most once in a batch: `$1..$9` are arrays of
-/// its values. The rows go in by the order of the arrays, which are sorted by key.
+/// [`INSERT`](super::INSERT) for many keys, each at most once in a batch: its values are arrays.
+/// The rows go in by the order of the arrays, which are sorted by key.
 pub(crate) const INSERT_MANY: &str = concat!(
     "INSERT INTO {table} (",
     insert_columns!(),
@@ -12,9 +12,9 @@ SELECT now, now, now + lease, now + lease + retention, now + lease + retention,
 FROM (SELECT ",
     instant!(),
     " AS now, {bound}) AS clock, unnest(
-        CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS pg_catalog.bytea[]),
-        CAST($5 AS pg_catalog.bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
-        CAST($9 AS pg_catalog.text[])
+        CAST({scope} AS pg_catalog.text[]), CAST({operation} AS pg_catalog.text[]), CAST({id} AS pg_catalog.text[]), CAST({fingerprint} AS pg_catalog.bytea[]),
+        CAST({attempt_id} AS pg_catalog.bytea[]), CAST({lease} AS bigint[]), CAST({retention} AS bigint[]), CAST({fails_when_stale} AS boolean[]),
+        CAST({metadata} AS pg_catalog.text[])
     ) WITH ORDINALITY AS input (scope, operation, id, fingerprint, attempt_id, lease, retention,
         fail_on_stale, metadata, number)
 ORDER BY number
@@ -22,8 +22,8 @@ ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING token, lease_ends_at, scope, operation, id",
 );
 
-/// [`LOOKUP`](super::LOOKUP) for many callers: `$1..$5` are arrays of its values, in which a key
-/// may occur more than once. The last column is the row's index in the arrays.
+/// [`LOOKUP`](super::LOOKUP) for many callers: its values are arrays, in which a key may occur
+/// more than once. The last column is the row's index in the arrays.
 pub(crate) const LOOKUP_MANY: &str = concat!(
     "SELECT r.attempt_id = input.attempt_id, ",
     columns!(
@@ -32,16 +32,15 @@ pub(crate) const LOOKUP_MANY: &str = concat!(
     ),
     ", input.number
 FROM unnest(
-    CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS pg_catalog.bytea[]),
-    CAST($5 AS pg_catalog.bytea[])
+    CAST({scope} AS pg_catalog.text[]), CAST({operation} AS pg_catalog.text[]), CAST({id} AS pg_catalog.text[]), CAST({fingerprint} AS pg_catalog.bytea[]),
+    CAST({attempt_id} AS pg_catalog.bytea[])
 ) WITH ORDINALITY AS input (scope, operation, id, fingerprint, attempt_id, number)
 JOIN {table} AS r
     ON r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
 WHERE {mine} = 0"
 );
 
-/// [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: `$1..$10` are arrays of its
-/// values.
+/// [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: its values are arrays.
 ///
 /// Rows are locked in the order of their keys, so that two batches never wait for each other in a
 /// circle. A key that comes back neither won nor held is claimed again.
@@ -51,9 +50,9 @@ pub(crate) const CLAIM_MANY: &str = concat!(
     ",
 input AS MATERIALIZED (
     SELECT * FROM unnest(
-        CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS pg_catalog.bytea[]),
-        CAST($5 AS pg_catalog.bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
-        CAST($9 AS boolean[]), CAST($10 AS pg_catalog.text[])
+        CAST({scope} AS pg_catalog.text[]), CAST({operation} AS pg_catalog.text[]), CAST({id} AS pg_catalog.text[]), CAST({fingerprint} AS pg_catalog.bytea[]),
+        CAST({attempt_id} AS pg_catalog.bytea[]), CAST({lease} AS bigint[]), CAST({retention} AS bigint[]), CAST({fails_when_stale} AS boolean[]),
+        CAST({retries_failed} AS boolean[]), CAST({metadata} AS pg_catalog.text[])
     ) AS input (scope, operation, id, fingerprint, attempt_id, lease, retention, fail_on_stale,
         retry_failed, metadata)
 ),
@@ -97,8 +96,7 @@ SELECT false, ",
 );
 
 /// [`SEAL`](super::SEAL) and [`RELEASE`](super::RELEASE) for many claims, each at most once in a
-/// batch: `$1..$5`, `$6` state, `$7` result and `$8` retention are arrays, and `$9` the
-/// notification. Returns the indexes of the ended claims in the arrays.
+/// batch: the values are arrays. Returns the indexes of the ended claims in the arrays.
 pub(crate) const FINISH_MANY: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -116,9 +114,9 @@ SET state = input.state, sweep_at = NULL,
     ),
     " END
 FROM clock, unnest(
-    CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS bigint[]),
-    CAST($5 AS pg_catalog.bytea[]), CAST($6 AS bigint[]), CAST($7 AS pg_catalog.bytea[]),
-    CAST($8 AS bigint[]){notified:, CAST($9 AS pg_catalog.text[]):}
+    CAST({scope} AS pg_catalog.text[]), CAST({operation} AS pg_catalog.text[]), CAST({id} AS pg_catalog.text[]), CAST({token} AS bigint[]),
+    CAST({attempt_id} AS pg_catalog.bytea[]), CAST({state} AS bigint[]), CAST({result} AS pg_catalog.bytea[]),
+    CAST({retention} AS bigint[]){notified:, CAST({topic} AS pg_catalog.text[]):}
 ) WITH ORDINALITY AS input (scope, operation, id, token, attempt_id, state, result, retention
     {notified:, topic:}, number)
 WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id

@@ -1,12 +1,13 @@
-//! Many claims in one statement.
+//! Many claims, or the ends of many, in one statement.
 
-use idem_core::backend::check::CheckedClaim;
+use idem_core::backend::LockedKeys;
 use idem_core::backend::decision::is_abandoned;
-use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy};
-use idem_sql::batch::{Batch, Item as _, RoundLimits, may_be_anothers};
+use idem_core::{ClaimOutcome, Error, Key, Result};
+use idem_sql::batch::{Batch, Batches, CheckedFinish, Item as _, RoundLimits, may_be_anothers};
 use idem_sql::cells::Columns;
 use idem_sql::claim::ClaimParams;
-use idem_sql::parameters::Value;
+use idem_sql::operations::Operations as _;
+use idem_sql::parameters::{Parameter, Value};
 
 use crate::error::Access;
 use crate::operations::Operations;
@@ -14,7 +15,7 @@ use crate::row;
 use crate::session::Session;
 
 /// The limits of one statement, in bytes of results; larger batches take several statements.
-pub(crate) const LIMITS: RoundLimits = RoundLimits {
+const LIMITS: RoundLimits = RoundLimits {
     items: 1_000,
     bytes: 16 << 20,
     beside: |_| 0,
@@ -22,9 +23,6 @@ pub(crate) const LIMITS: RoundLimits = RoundLimits {
 
 /// The most records that one statement reads; each may come with its result.
 const MAX_READS: usize = 128;
-
-/// How many items that are sent one by one are under way at a time.
-pub(crate) const AT_A_TIME: usize = 8;
 
 type KeyParts<'k> = (&'k str, &'k str, &'k str);
 
@@ -41,50 +39,30 @@ fn unanswered(items: usize) -> Answers {
     std::iter::repeat_with(|| None).take(items).collect()
 }
 
-impl Operations {
-    pub(crate) async fn claim_many(
-        &self,
-        session: &mut Session<'_>,
-        requests: &[ClaimRequest],
-    ) -> Vec<Result<ClaimOutcome>> {
-        let limits = self.config.limits();
-        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &limits));
-        self.read_first(session, &mut batch).await;
-        batch.take_turns(&self.locked);
-        while let Some(round) = batch.next_round(LIMITS) {
-            let answers = self.claim_round(session, &round.items).await;
-            let answers = answers.map(|answers| {
-                let each = round.items.iter().zip(answers);
-                let settled = |(claim, answer): (&ClaimParams<'_>, Option<_>)| {
-                    answer.filter(|answer| is_settled(claim, answer))
-                };
-                each.map(settled).collect()
-            });
-            batch.settle(round, answers, may_be_anothers);
-        }
-        let apart = batch.apart();
-        let claims = apart.iter().filter_map(|(position, claim)| {
-            Some(self.claim_apart(session.beside()?, *position, claim))
-        });
-        batch.ask(claims.collect(), AT_A_TIME).await;
-        batch.answers()
+impl Batches for Operations {
+    const AT_A_TIME: usize = 8;
+
+    async fn round_limits(&self, _: &mut Self::Session<'_>) -> RoundLimits {
+        LIMITS
     }
 
-    async fn claim_apart(
-        &self,
-        mut session: Session<'_>,
-        position: usize,
-        claim: &ClaimParams<'_>,
-    ) -> (usize, Result<ClaimOutcome>) {
-        let claimed = self.claim_alone(&mut session, claim);
-        (position, Box::pin(claimed).await)
+    fn turns(&self) -> Option<&LockedKeys> {
+        Some(&self.locked)
+    }
+
+    fn is_asked_singly(error: &Error) -> bool {
+        may_be_anothers(error)
+    }
+
+    fn beside<'s>(session: &Self::Session<'s>) -> Option<Self::Session<'s>> {
+        session.beside()
     }
 
     /// Answers the claims that a read of their records decides, where records are expected. A read
     /// waits for no lock and writes nothing.
     async fn read_first(
         &self,
-        session: &mut Session<'_>,
+        session: &mut Self::Session<'_>,
         batch: &mut Batch<ClaimParams<'_>, ClaimOutcome>,
     ) {
         if self.expects_fresh(batch.pending()) {
@@ -120,33 +98,11 @@ impl Operations {
         batch.put_back(left);
     }
 
-    /// Sends one read; returns the outcome of each claim that meets a live record which it must not
-    /// touch.
-    async fn read_round(
-        &self,
-        session: &mut Session<'_>,
-        claims: &[(usize, ClaimParams<'_>)],
-    ) -> Result<Vec<Option<ClaimOutcome>>> {
-        let requests: Vec<_> = claims.iter().map(|(_, claim)| claim.request).collect();
-        let query = self.sql.lookup_many.batch(named(&requests));
-        let rows = session.rows(query, Access::Read).await?;
-        let mut found: Vec<_> = claims.iter().map(|_| None).collect();
-        for row in &rows {
-            let columns = Columns::of(row);
-            // The server counts from one.
-            let index = usize::try_from(columns.number(Columns::AFTER)? - 1).ok();
-            if let Some((index, (_, claim))) = index.and_then(|at| Some((at, claims.get(at)?))) {
-                found[index] = row::lost(columns, claim.request)?;
-            }
-        }
-        Ok(found)
-    }
-
     /// Sends one statement, or two. Where the estimator expects fresh keys, the claims are inserted
     /// first, and those whose key has a row go to the statement that decides everything.
     async fn claim_round(
         &self,
-        session: &mut Session<'_>,
+        session: &mut Self::Session<'_>,
         claims: &[ClaimParams<'_>],
     ) -> Result<Answers> {
         let mut answers = unanswered(claims.len());
@@ -163,6 +119,8 @@ impl Operations {
                     .into_iter()
                     .zip(found)
                     .for_each(|(at, found)| answers[at] = found),
+                // Each is sent alone.
+                Err(error) if may_be_anothers(&error) => {}
                 // The inserted claims are won, whatever happens to the others.
                 Err(error) => {
                     let each = error.for_each_item();
@@ -176,6 +134,62 @@ impl Operations {
             self.estimator.record(claim.key(), !acquired);
         }
         Ok(answers)
+    }
+
+    async fn finish_round(
+        &self,
+        session: &mut Self::Session<'_>,
+        items: &[CheckedFinish<'_>],
+    ) -> Result<Vec<bool>> {
+        let topics: Vec<_> = items.iter().map(|item| self.topic(item.key())).collect();
+        let values: Vec<_> = std::iter::zip(items, &topics)
+            .map(|(item, topic)| {
+                let topic = Value::OptionalText(topic.as_deref());
+                item.values().with(Parameter::Topic, topic)
+            })
+            .collect();
+        let query = self.sql.finish_many.with_all(&values)?;
+        let rows = session.rows(query, Access::Write).await?;
+        let mut finished = vec![false; items.len()];
+        for row in &rows {
+            // The server counts from one.
+            let index = usize::try_from(Columns::of(row).number(0)? - 1).ok();
+            let item = index.and_then(|index| finished.get_mut(index));
+            *item.ok_or_else(|| Error::corrupt("a claim that was not sent has ended"))? = true;
+        }
+        Ok(finished)
+    }
+
+    async fn claim_alone(
+        &self,
+        session: &mut Self::Session<'_>,
+        claim: &ClaimParams<'_>,
+    ) -> Result<ClaimOutcome> {
+        self.claim_in_steps(session, claim).await
+    }
+}
+
+impl Operations {
+    /// Sends one read; returns the outcome of each claim that meets a live record which it must not
+    /// touch.
+    async fn read_round(
+        &self,
+        session: &mut Session<'_>,
+        claims: &[(usize, ClaimParams<'_>)],
+    ) -> Result<Vec<Option<ClaimOutcome>>> {
+        let values: Vec<_> = claims.iter().map(|(_, claim)| claim.values()).collect();
+        let query = self.sql.lookup_many.with_all(&values)?;
+        let rows = session.rows(query, Access::Read).await?;
+        let mut found: Vec<_> = claims.iter().map(|_| None).collect();
+        for row in &rows {
+            let columns = Columns::of(row);
+            // The server counts from one.
+            let index = usize::try_from(columns.number(Columns::AFTER)? - 1).ok();
+            if let Some((index, (_, claim))) = index.and_then(|at| Some((at, claims.get(at)?))) {
+                found[index] = row::lost(columns, claim.request)?;
+            }
+        }
+        Ok(found)
     }
 
     fn expects_fresh<'c>(
@@ -195,10 +209,9 @@ impl Operations {
         claims: &[ClaimParams<'_>],
         answers: &mut Answers,
     ) -> Result<()> {
+        let values: Vec<_> = claims.iter().map(ClaimParams::values).collect();
+        let query = self.sql.insert_many.with_all(&values)?;
         let claims: Vec<_> = claims.iter().collect();
-        let mut values = bound(&claims);
-        values.push(metadata(&claims));
-        let query = self.sql.insert_many.batch(values);
         let rows = session.rows(query, Access::Write).await?;
         let mut next = 0;
         for row in &rows {
@@ -217,11 +230,8 @@ impl Operations {
         session: &mut Session<'_>,
         claims: &[&ClaimParams<'_>],
     ) -> Result<Answers> {
-        let retries = |request: &ClaimRequest| request.on_failed() == FailedPolicy::Retry;
-        let mut values = bound(claims);
-        values.push(flags(claims, retries));
-        values.push(metadata(claims));
-        let query = self.sql.claim_many.batch(values);
+        let values: Vec<_> = claims.iter().map(|claim| claim.values()).collect();
+        let query = self.sql.claim_many.with_all(&values)?;
         let rows = session.rows(query, Access::Write).await?;
         let mut answers = unanswered(claims.len());
         let mut next = 0;
@@ -229,19 +239,13 @@ impl Operations {
             let columns = Columns::of(row);
             if let Some(at) = index_of(claims, next, row::key(columns, Columns::AFTER)?) {
                 next = at + 1;
-                answers[at] = Some(Ok(columns.outcome(claims[at].request)?));
+                let request = claims[at].request;
+                let outcome = columns.outcome(request)?;
+                // A record that has to be failed first is claimed alone.
+                answers[at] = (!is_abandoned(&outcome, request)).then_some(Ok(outcome));
             }
         }
         Ok(answers)
-    }
-}
-
-/// Returns whether this is the item's own answer. The item is sent alone where its record has to be
-/// failed first, and where the statement had no effect, perhaps because of another item.
-fn is_settled(claim: &ClaimParams<'_>, answer: &Result<ClaimOutcome>) -> bool {
-    match answer {
-        Ok(outcome) => !is_abandoned(outcome, claim.request),
-        Err(error) => !may_be_anothers(error),
     }
 }
 
@@ -256,52 +260,4 @@ fn index_of(claims: &[&ClaimParams<'_>], next: usize, key: KeyParts<'_>) -> Opti
     claims
         .binary_search_by(|claim| parts(claim.key()).cmp(&key))
         .ok()
-}
-
-/// Returns a column of keys' parts.
-pub(crate) fn column<'k>(keys: impl Iterator<Item = &'k Key>, part: fn(&Key) -> &str) -> Value<'k> {
-    Value::Texts(keys.map(|key| part(key).into()).collect())
-}
-
-fn flags<'q>(claims: &[&ClaimParams<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Value<'q> {
-    Value::Flags(claims.iter().map(|claim| flag(claim.request)).collect())
-}
-
-fn metadata<'q>(claims: &[&'q ClaimParams<'_>]) -> Value<'q> {
-    let metadata = claims.iter().map(|claim| claim.checked.metadata.as_deref());
-    Value::OptionalTexts(metadata.collect())
-}
-
-/// Returns the values that all statements about claims take first: keys, fingerprints, attempts.
-fn named<'q>(requests: &[&'q ClaimRequest]) -> Vec<Value<'q>> {
-    let keys = || requests.iter().map(|request| request.key());
-    let fingerprints = requests
-        .iter()
-        .map(|request| request.fingerprint().to_bytes().to_vec());
-    let attempts = requests
-        .iter()
-        .map(|request| request.attempt().as_bytes().to_vec());
-    vec![
-        column(keys(), Key::scope),
-        column(keys(), Key::operation),
-        column(keys(), Key::id),
-        Value::ByteStrings(fingerprints.map(Into::into).collect()),
-        Value::ByteStrings(attempts.map(Into::into).collect()),
-    ]
-}
-
-/// Returns the values that both statements which write take first.
-fn bound<'q>(claims: &[&'q ClaimParams<'_>]) -> Vec<Value<'q>> {
-    let number = |part: fn(&CheckedClaim) -> i64| {
-        Value::Numbers(claims.iter().map(|claim| part(&claim.checked)).collect())
-    };
-    let fails = |request: &ClaimRequest| request.on_stale() == StalePolicy::Fail;
-    let requests: Vec<_> = claims.iter().map(|claim| claim.request).collect();
-    let mut values = named(&requests);
-    values.extend([
-        number(|checked| checked.lease),
-        number(|checked| checked.retention),
-        flags(claims, fails),
-    ]);
-    values
 }
