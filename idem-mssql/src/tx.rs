@@ -215,28 +215,21 @@ pub type TransactionRetry = idem_sql::transactions::TransactionRetry<MssqlTransa
 #[derive(Debug, Clone)]
 pub struct MssqlTransactions {
     pool: Pool,
-    isolation: Isolation,
 }
 
-impl IsolationLevels for MssqlTransactions {
-    type Isolation = Isolation;
-
-    fn set_isolation(&mut self, isolation: Isolation) {
-        self.isolation = isolation;
-    }
-}
+impl IsolationLevels for MssqlTransactions {}
 
 impl TransactionSource for MssqlTransactions {
     type Pool = Pool;
+    type Isolation = Isolation;
     type Transaction = Transaction;
 
     fn new(pool: Pool) -> Self {
-        let isolation = Isolation::default();
-        Self { pool, isolation }
+        Self { pool }
     }
 
-    async fn begin(&self, pauses: &mut RetryPauses) -> Result<Transaction> {
-        let begun = Transaction::begin(&self.pool, self.isolation);
+    async fn begin(&self, isolation: Isolation, pauses: &mut RetryPauses) -> Result<Transaction> {
+        let begun = Transaction::begin(&self.pool, isolation);
         let begun = tokio::time::timeout_at(pauses.deadline(), begun).await;
         begun.unwrap_or_else(|_| {
             let message =

@@ -153,17 +153,6 @@ pub(crate) const LOOKUP_IN: &str = concat!(
     key!()
 );
 
-/// The same of the latest version: it follows a write in a caller's transaction, whose
-/// snapshot may be older than the row that the write has met. That write has locked the row
-/// already.
-pub(crate) const LOOKUP_LATEST: &str = concat!(
-    "SELECT ",
-    columns!("result"),
-    "\nFROM {table} WHERE ",
-    key!(),
-    " FOR UPDATE NOWAIT"
-);
-
 /// The same read for many keys; `{keys}` are [`KEYS`].
 pub(crate) const LOOKUP_MANY: &str = concat!(
     "SELECT ",
@@ -392,15 +381,6 @@ pub(crate) const OWNED: &str = concat!(
     " AND token = {token} AND attempt_id = {attempt_id} AND (expires_at > ",
     now!(),
     " OR state = 3)"
-);
-
-/// The same of the latest version, for a caller's transaction.
-pub(crate) const OWNED_LATEST: &str = concat!(
-    "SELECT state, result FROM {table} WHERE ",
-    key!(),
-    " AND token = {token} AND attempt_id = {attempt_id} AND (expires_at > ",
-    now!(),
-    " OR state = 3) FOR UPDATE NOWAIT"
 );
 
 /// The row stays, so that the next token is greater whatever the clock

@@ -87,7 +87,6 @@ idem_sql::statements! {
     single: Statement, of &str {
         lookup: sql::LOOKUP,
         lookup_in: sql::LOOKUP_IN,
-        lookup_latest: sql::LOOKUP_LATEST,
         insert: sql::INSERT,
         insert_plain: sql::INSERT_PLAIN,
         insert_returning: sql::INSERT_RETURNING,
@@ -95,7 +94,6 @@ idem_sql::statements! {
         abandon: sql::ABANDON,
         seal: sql::SEAL,
         owned: sql::OWNED,
-        owned_latest: sql::OWNED_LATEST,
         release: sql::RELEASE,
         renew: sql::RENEW,
         lease: sql::LEASE,
@@ -104,13 +102,17 @@ idem_sql::statements! {
         abandoned: sql::ABANDONED,
         checkpoint: sql::CHECKPOINT,
         last_checkpoint: sql::LAST_CHECKPOINT,
-        last_checkpoint_latest: sql::LAST_CHECKPOINT_LATEST,
         watermark: sql::WATERMARK,
-        watermark_latest: sql::WATERMARK_LATEST,
         first_mark: sql::FIRST_MARK,
         first_mark_plain: sql::FIRST_MARK_PLAIN,
         raise: sql::RAISE,
         expired_watermarks: sql::EXPIRED_WATERMARKS,
+    }
+    latest: Statement, of &str {
+        lookup_latest: sql::LOOKUP,
+        owned_latest: sql::OWNED,
+        last_checkpoint_latest: sql::LAST_CHECKPOINT,
+        watermark_latest: sql::WATERMARK,
     }
     keyed: Repeated, of &str {
         lookup_many: sql::LOOKUP_MANY,
@@ -142,6 +144,12 @@ impl Statements {
         let repeated = |(template, lists): (&str, _)| Repeated::new(&text(template), lists, &probe);
         Self::of(
             |template| Statement::new(&text(template), PLACEHOLDER),
+            // In a caller's transaction, whose snapshot may be older than what a write has met.
+            // That write has locked the row already.
+            |template| {
+                let latest = format!("{} FOR UPDATE NOWAIT", text(template));
+                Statement::new(&latest, PLACEHOLDER)
+            },
             |template| repeated((template, &[sql::KEYS])),
             repeated,
             dialect,

@@ -54,28 +54,21 @@ pub type TransactionRetry = idem_sql::transactions::TransactionRetry<MySqlTransa
 #[derive(Debug, Clone)]
 pub struct MySqlTransactions {
     pool: MySqlPool,
-    isolation: Isolation,
 }
 
-impl IsolationLevels for MySqlTransactions {
-    type Isolation = Isolation;
-
-    fn set_isolation(&mut self, isolation: Isolation) {
-        self.isolation = isolation;
-    }
-}
+impl IsolationLevels for MySqlTransactions {}
 
 impl TransactionSource for MySqlTransactions {
     type Pool = MySqlPool;
+    type Isolation = Isolation;
     type Transaction = Transaction;
 
     fn new(pool: MySqlPool) -> Self {
-        let isolation = Isolation::default();
-        Self { pool, isolation }
+        Self { pool }
     }
 
-    async fn begin(&self, _: &mut RetryPauses) -> Result<Transaction> {
-        Transaction::begin(self.pool.clone(), begin(self.isolation)).await
+    async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<Transaction> {
+        Transaction::begin(self.pool.clone(), begin(isolation)).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<()> {

@@ -94,30 +94,27 @@ pub type TransactionRetry = idem_sql::transactions::TransactionRetry<PgTransacti
 #[derive(Debug, Clone)]
 pub struct PgTransactions {
     pool: PgPool,
-    isolation: Isolation,
 }
 
-impl IsolationLevels for PgTransactions {
-    type Isolation = Isolation;
-
-    fn set_isolation(&mut self, isolation: Isolation) {
-        self.isolation = isolation;
-    }
-}
+impl IsolationLevels for PgTransactions {}
 
 impl TransactionSource for PgTransactions {
     type Pool = PgPool;
+    type Isolation = Isolation;
     type Transaction = PgTransaction<'static>;
 
     fn new(pool: PgPool) -> Self {
-        let isolation = Isolation::default();
-        Self { pool, isolation }
+        Self { pool }
     }
 
     /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
     /// leave the transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
-    async fn begin(&self, _: &mut RetryPauses) -> Result<PgTransaction<'static>> {
-        let (pool, begin) = (self.pool.clone(), begin(self.isolation));
+    async fn begin(
+        &self,
+        isolation: Isolation,
+        _: &mut RetryPauses,
+    ) -> Result<PgTransaction<'static>> {
+        let (pool, begin) = (self.pool.clone(), begin(isolation));
         let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
         let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
         begun.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin"))

@@ -15,13 +15,16 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     type Pool;
     /// An open transaction. Dropped, it is rolled back.
     type Transaction: Send;
+    /// How much a transaction sees of others. The default is that of the store's own statements.
+    type Isolation: Copy + Debug + Default + Send + Sync;
 
-    /// Creates transactions on this pool, at the usual isolation level.
+    /// Creates transactions on this pool.
     fn new(pool: Self::Pool) -> Self;
 
     /// Begins a transaction. A future that is dropped leaves nothing open.
     fn begin(
         &self,
+        isolation: Self::Isolation,
         pauses: &mut RetryPauses,
     ) -> impl Future<Output = Result<Self::Transaction>> + Send;
 
@@ -36,13 +39,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
 }
 
 /// A driver whose transactions have isolation levels.
-pub trait IsolationLevels: TransactionSource {
-    /// The isolation level's type.
-    type Isolation;
-
-    /// Sets the level of the transactions that begin from now on.
-    fn set_isolation(&mut self, isolation: Self::Isolation);
-}
+pub trait IsolationLevels: TransactionSource {}
 
 /// How much a transaction sees of others, on servers with the levels of the SQL standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,8 +55,9 @@ pub enum Isolation {
 
 /// Runs transactions, and repeats each as a whole when a concurrent one got in its way.
 #[derive(Debug, Clone)]
-pub struct Transactions<S> {
+pub struct Transactions<S: TransactionSource> {
     source: S,
+    isolation: S::Isolation,
     limit: Duration,
 }
 
@@ -70,6 +68,7 @@ impl<S: TransactionSource> Transactions<S> {
     pub fn new(pool: S::Pool) -> Self {
         Self {
             source: S::new(pool),
+            isolation: S::Isolation::default(),
             limit: Duration::from_secs(10),
         }
     }
@@ -80,7 +79,7 @@ impl<S: TransactionSource> Transactions<S> {
     where
         S: IsolationLevels,
     {
-        self.source.set_isolation(isolation);
+        self.isolation = isolation;
         self
     }
 
@@ -100,6 +99,7 @@ impl<S: TransactionSource> Transactions<S> {
     pub fn attempts(&self) -> TransactionRetry<S> {
         TransactionRetry {
             source: self.source.clone(),
+            isolation: self.isolation,
             pauses: RetryPauses::new(self.limit),
         }
     }
@@ -107,8 +107,9 @@ impl<S: TransactionSource> Transactions<S> {
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
-pub struct TransactionRetry<S> {
+pub struct TransactionRetry<S: TransactionSource> {
     source: S,
+    isolation: S::Isolation,
     pauses: RetryPauses,
 }
 
@@ -123,7 +124,7 @@ impl<S: TransactionSource> TransactionRetry<S> {
     ///
     /// Nothing is left open: a transaction that began after the future was dropped is rolled back.
     pub async fn begin(&mut self) -> Result<S::Transaction> {
-        self.source.begin(&mut self.pauses).await
+        self.source.begin(self.isolation, &mut self.pauses).await
     }
 
     /// Commits when the result is `Ok`, and rolls back otherwise. Returns `None`, after a pause,

@@ -81,6 +81,7 @@ pub struct SqliteTransactions {
 
 impl TransactionSource for SqliteTransactions {
     type Pool = SqlitePool;
+    type Isolation = ();
     type Transaction = SqliteTransaction<'static>;
 
     fn new(pool: SqlitePool) -> Self {
@@ -88,7 +89,7 @@ impl TransactionSource for SqliteTransactions {
         Self { pool, file }
     }
 
-    async fn begin(&self, pauses: &mut RetryPauses) -> Result<SqliteTransaction<'static>> {
+    async fn begin(&self, (): (), pauses: &mut RetryPauses) -> Result<SqliteTransaction<'static>> {
         loop {
             let pool = self.pool.clone();
             // Begins in its own task, as in every backend: a future that is dropped while it begins

@@ -22,15 +22,6 @@ pub(crate) const LAST_CHECKPOINT: &str = concat!(
     now!()
 );
 
-/// The same of the latest version, for a caller's transaction.
-pub(crate) const LAST_CHECKPOINT_LATEST: &str = concat!(
-    "SELECT result FROM {table} WHERE ",
-    key!(),
-    " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
-    now!(),
-    " FOR UPDATE NOWAIT"
-);
-
 /// Reads the mark, and whether it has expired. A consistent read: it locks nothing, writes
 /// nothing, and answers a stale version or a repetition.
 pub(crate) const WATERMARK: &str = concat!(
@@ -38,16 +29,6 @@ pub(crate) const WATERMARK: &str = concat!(
     now!(),
     " FROM {marks} WHERE ",
     key!()
-);
-
-/// The same of the latest version: it follows a write in a caller's transaction, whose snapshot may
-/// be older.
-pub(crate) const WATERMARK_LATEST: &str = concat!(
-    "SELECT version, expires_at > ",
-    now!(),
-    " FROM {marks} WHERE ",
-    key!(),
-    " FOR UPDATE NOWAIT"
 );
 
 /// The primary key lets one row in; all other statements wait for it and find it. IGNORE, because its count distinguishes the two, 1 and 0, under every
