@@ -1,9 +1,9 @@
 //! Law 16, observed at the server.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{IdempotencyStore, Response};
+use idem_core::{BatchStore, Finish, IdempotencyStore, Response};
 use sqlx::{PgTransaction, Row};
 
 use super::case;
@@ -13,6 +13,11 @@ use crate::support;
 pub(super) const NO_OPERATION_SCANS_A_LARGE_TABLE: Case =
     case(16, "no_operation_scans_a_large_table", |cx| {
         Box::pin(no_operation_scans_a_large_table(cx))
+    });
+
+pub(super) const NO_BATCH_SCANS_A_TABLE_THAT_WAS_EMPTY_AT_FIRST: Case =
+    case(16, "no_batch_scans_a_table_that_was_empty_at_first", |cx| {
+        Box::pin(no_batch_scans_a_table_that_was_empty_at_first(cx))
     });
 
 pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
@@ -71,6 +76,60 @@ async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
     assert_eq!(store.delete_expired(1000).await?, 1000);
     assert_eq!(store.fail_abandoned(1000).await?, 0);
     Ok(())
+}
+
+/// Plans of prepared statements that were made for an empty table serve a full one, until its first
+/// ANALYZE.
+async fn no_batch_scans_a_table_that_was_empty_at_first(cx: &Context) -> CaseResult {
+    const BATCHES: usize = 12;
+    const ITEMS: usize = 40;
+
+    let harness = support::harness(cx)?;
+    let (store, hour) = (
+        harness.store(cx.namespace()).await?,
+        Duration::from_secs(3600),
+    );
+    for batch in 0..BATCHES {
+        let requests: Vec<_> = (0..ITEMS)
+            .map(|item| cx.request(&cx.key(&format!("{batch}/{item}"))))
+            .collect();
+        let mut ends = Vec::new();
+        for claimed in store.claim_many(&requests).await {
+            let claim = claimed?.acquired().expect("the key is fresh");
+            ends.push(Finish::Complete {
+                claim,
+                response: Response::new(200, "done"),
+                retention: hour,
+            });
+        }
+        for ended in store.finish_many(&ends).await {
+            ended?;
+        }
+        for claimed in store.claim_many(&requests).await {
+            assert_eq!(claimed?.name(), "completed");
+        }
+    }
+    // A session reports its counters at its end, at the latest.
+    store.pool().close().await;
+    drop(store);
+    let reader = harness.store(cx.namespace()).await?;
+    let counters = "SELECT n_tup_ins, COALESCE(seq_scan, 0) FROM pg_catalog.pg_stat_user_tables
+        WHERE schemaname = $1 AND relname = 'idem_records'";
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let row = sqlx::query(counters)
+            .bind(cx.namespace())
+            .fetch_one(reader.pool())
+            .await?;
+        let (inserted, scans): (i64, i64) = (row.get(0), row.get(1));
+        if inserted >= (BATCHES * ITEMS) as i64 {
+            // The creation of its three indexes scans it.
+            assert!(scans < 5, "{scans} sequential scans");
+            return Ok(());
+        }
+        assert!(Instant::now() < deadline, "only {inserted} rows reported");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Returns sequential and index scans of this server process that it has not reported elsewhere
