@@ -173,16 +173,24 @@ fn read(path: &Path) -> Vec<Record> {
 /// Returns the file in the target folder around this program.
 fn file() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    let mut folders = program.ancestors();
-    let target = folders.find(|folder| folder.join("CACHEDIR.TAG").is_file())?;
-    Some(target.join("idem/servers.json"))
+    Some(target_around(&program)?.join("idem/servers.json"))
+}
+
+/// Returns the nearest folder with a mark of cargo's. Into an existing folder cargo writes only
+/// what it knows about the compiler, and that only by default.
+fn target_around(program: &Path) -> Option<&Path> {
+    let is_target = |folder: &&Path| {
+        let mut marks = ["CACHEDIR.TAG", ".rustc_info.json"].iter();
+        marks.any(|mark| folder.join(mark).is_file())
+    };
+    program.ancestors().find(is_target)
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command};
 
-    use super::{Record, State};
+    use super::{Record, State, target_around};
     use crate::folder::Folder;
     use crate::{Identity, Product, Signal, Source};
 
@@ -238,5 +246,16 @@ mod tests {
         std::fs::write(&path, "{ half").unwrap();
         assert!(State::open_at(&path).unwrap().records().is_empty());
         folder.remove();
+    }
+
+    #[test]
+    fn a_target_folder_that_existed_before_cargo_used_it_is_found() {
+        for mark in ["CACHEDIR.TAG", ".rustc_info.json"] {
+            let target = Folder::create("state-test", None).unwrap();
+            let program = target.path().join("debug/deps/program");
+            std::fs::write(target.path().join(mark), "").unwrap();
+            assert_eq!(target_around(&program), Some(target.path()), "{mark}");
+            target.remove();
+        }
     }
 }
