@@ -1,3 +1,4 @@
+use std::error::Error as _;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -6,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::container::{Engine, check_licence};
 use crate::node::Runner;
 use crate::server::Setting;
+use crate::tools::environment;
 use crate::{Cluster, Error, ErrorKind, Instance, Options, Result, Server, Transport, server};
 
 /// The sources of a server, in the order of the search.
@@ -102,12 +104,9 @@ impl Finder {
     ///
     /// An error when that variable names no source.
     pub fn from_env() -> Result<Self> {
-        match std::env::var(Source::VARIABLE) {
-            Ok(text) if !text.is_empty() => {
-                Source::named(&text).map(|source| Self::new().with_sources(&[source]))
-            }
-            _ => Ok(Self::new()),
-        }
+        let forced = environment(Source::VARIABLE).map(|text| Source::named(&text));
+        let forced = forced.transpose()?;
+        Ok(forced.map_or_else(Self::new, |source| Self::new().with_sources(&[source])))
     }
 
     /// Uses only these sources, in this order.
@@ -151,7 +150,12 @@ impl Finder {
         let mut tried = Vec::new();
         for source in &self.sources {
             match self.try_source(server, *source) {
-                Err(error) if error.kind() == ErrorKind::Missing => tried.push(error.to_string()),
+                Err(error) if error.kind() == ErrorKind::Missing => {
+                    if error.source().is_some() {
+                        (self.progress)(&format!("{error:?}"));
+                    }
+                    tried.push(error.to_string());
+                }
                 other => return other,
             }
         }
@@ -208,10 +212,7 @@ impl Finder {
         (self.progress)(&format!("starting a container of {product}"));
         Cluster::start(server, &Runner::Engine(engine), &self.options)
             .map(|cluster| Instance::own(server, Source::Container, cluster))
-            .map_err(|error| {
-                (self.progress)(&format!("{error:?}"));
-                Error::missing("its container did not start").with_source(error)
-            })
+            .map_err(|error| Error::missing("its container did not start").with_source(error))
     }
 }
 

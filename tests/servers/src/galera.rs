@@ -3,7 +3,7 @@ use std::path::Path;
 use crate::mariadb::{self, client, probe};
 use crate::node::Node;
 use crate::server::Kind;
-use crate::tools::{ask, find};
+use crate::tools::{ask, on_path};
 use crate::{Error, Product, Result, Server};
 
 /// MariaDB Galera: a cluster of three nodes, each of which takes reads and writes; user, password
@@ -55,7 +55,7 @@ struct Galera;
 
 impl Kind for Galera {
     fn accepts(&self, _folder: &Path) -> bool {
-        provider().is_some() && find(&["rsync"], None, |_| true).is_some()
+        provider().is_some() && on_path("rsync").is_some()
     }
 
     fn arguments(&self, node: &Node) -> String {

@@ -14,8 +14,8 @@ pub(crate) const SERVER: Server = Server {
     // Of Debian's suites only sid has it; in the stable ones that name is MariaDB.
     unpacked: Some(Unpacked {
         name: "mysql",
-        suites: &["sid"],
-        packages: &["mysql-server-core", "mysql-client-core"],
+        suites: "sid",
+        packages: "mysql-server-core mysql-client-core",
     }),
     cached: Some("mysql/usr/sbin"),
     programs: &["mysqld"],

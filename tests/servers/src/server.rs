@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::node::Node;
-use crate::tools::{connect, find, holds};
+use crate::tools::{connect, environment, find, holds};
 use crate::unpacked::{self, Unpacked};
 use crate::{Error, ErrorKind, Result, Signal, packages};
 
@@ -178,18 +178,15 @@ impl Server {
     /// Returns the folder of its programs on this machine, or of its stand-in's: the one that
     /// `IDEM_…_BIN_DIR` names, if it is set.
     pub fn programs(&self) -> Option<PathBuf> {
-        let named = std::env::var_os(self.programs_variable());
-        if let Some(folder) = named.filter(|folder| !folder.is_empty()) {
-            return Some(folder.into());
-        }
-        find(self.programs, self.folder, |folder| {
-            self.kind.accepts(folder)
-        })
-        .or_else(|| {
-            let folder = unpacked::cache()?.join(self.cached?);
-            holds(&folder, self.programs).then_some(folder)
-        })
-        .or_else(|| self.stand_in?.programs())
+        let accepts = |folder: &Path| self.kind.accepts(folder);
+        environment(&self.programs_variable())
+            .map(PathBuf::from)
+            .or_else(|| find(self.programs, self.folder, accepts))
+            .or_else(|| {
+                let folder = unpacked::cache()?.join(self.cached?);
+                holds(&folder, self.programs).then_some(folder)
+            })
+            .or_else(|| self.stand_in?.programs())
     }
 
     /// Returns the server whose programs are in that folder: this one or its stand-in.

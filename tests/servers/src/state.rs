@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Doing;
 use crate::process::Identity;
 use crate::server::variable;
+use crate::tools::environment;
 use crate::watchdog::remove_container;
 use crate::{Error, Product, Result, Signal, Source, server};
 
@@ -143,13 +144,11 @@ impl State {
 /// Returns the URL of a server for tests: the environment's, otherwise that of a server that `cargo
 /// xtask servers up` left running, so that a plain `cargo test` finds it.
 pub fn url_for(name: &str) -> Option<String> {
-    let variable = server(name).ok()?.url_variable();
-    if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
-        return Some(url);
-    }
-    let mut records = read(&file()?).into_iter();
-    let found = records.find(|record| record.name == name && record.is_alive());
-    found.map(|record| record.url)
+    environment(&server(name).ok()?.url_variable()).or_else(|| {
+        let mut records = read(&file()?).into_iter();
+        let found = records.find(|record| record.name == name && record.is_alive());
+        found.map(|record| record.url)
+    })
 }
 
 /// Returns, in one line, why [`url_for`] has no URL, for a skipped test: the reason that `cargo

@@ -17,6 +17,11 @@ use crate::{Error, Result};
 /// How long a server may take to answer.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(5);
 
+/// Returns a variable of the environment, unless it is empty.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// Returns whether a folder holds all of these programs.
 pub(crate) fn holds(folder: &Path, programs: &[&str]) -> bool {
     let is_there = |program: &&str| folder.join(program).is_file();
@@ -36,6 +41,11 @@ pub(crate) fn find(
         .chain(sbin)
         .chain(pattern.map(versions).unwrap_or_default())
         .find(|folder| !programs.is_empty() && holds(folder, programs) && accepts(folder))
+}
+
+/// Returns the path of a program of this machine.
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+    Some(find(&[program], None, |_| true)?.join(program))
 }
 
 /// Returns the folders of `/usr/lib/postgresql/*/bin`, the highest version first.
@@ -61,11 +71,7 @@ pub(crate) fn tool(folder: &Path, names: &[&str]) -> Command {
         let mut there = names.iter().filter(|name| holds(folder, &[name]));
         there.next().map(|name| folder.join(name))
     };
-    let on_path = || {
-        names
-            .iter()
-            .find_map(|name| Some(find(&[name], None, |_| true)?.join(name)))
-    };
+    let on_path = || names.iter().find_map(|name| on_path(name));
     let Some(program) = beside.iter().find_map(in_folder).or_else(on_path) else {
         return Command::new(names[0]);
     };

@@ -12,8 +12,8 @@ pub(crate) const SERVER: Server = Server {
     // itself.
     unpacked: Some(Unpacked {
         name: "valkey",
-        suites: &["bookworm", "bookworm-backports"],
-        packages: &["valkey-server"],
+        suites: "bookworm bookworm-backports",
+        packages: "valkey-server",
     }),
     cached: Some("valkey/usr/bin"),
     programs: &["valkey-server"],
