@@ -125,7 +125,7 @@ impl Cluster {
 
     fn node(&mut self, node: usize) -> Result<&mut Node> {
         let count = self.nodes.len();
-        let missing = || Error::setting(format!("there is no node {node}, only 0..{count}"));
+        let missing = || Error::failed(format!("there is no node {node}, only 0..{count}"));
         self.nodes.get_mut(node).ok_or_else(missing)
     }
 

@@ -35,7 +35,7 @@ impl Source {
         let found = known.find(|source| source.to_string() == text);
         found.ok_or_else(|| {
             let known = Self::ORDER.map(|source| source.to_string()).join(", ");
-            Error::setting(format!("{}={text}: it is one of {known}", Self::VARIABLE))
+            Error::failed(format!("{}={text}: it is one of {known}", Self::VARIABLE))
         })
     }
 }
@@ -67,7 +67,7 @@ pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
 /// As for [`start_private`].
 pub fn start_private_cluster(name: &str, options: &Options) -> Result<Cluster> {
     let cluster = start_private(name, options)?.into_cluster();
-    cluster.ok_or_else(|| Error::setting(format!("{name} is not a cluster")))
+    cluster.ok_or_else(|| Error::failed(format!("{name} is not a cluster")))
 }
 
 /// Gets a server from the first source that has it.
@@ -174,11 +174,11 @@ impl Finder {
             (server.setting, self.options.settings.first())
         {
             let what = format!("{name} takes no settings (here: {setting})");
-            return Err(Error::setting(what));
+            return Err(Error::failed(what));
         }
         if server.tls.is_none() && self.options.transport == Transport::Tls {
             let what = format!("{name} is started without TLS only");
-            return Err(Error::setting(what));
+            return Err(Error::failed(what));
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ fn from_environment(server: &'static Server) -> Result<Instance> {
     };
     let product = server
         .probe(&url)
-        .map_err(|error| Error::setting(variable).with_source(error))?;
+        .map_err(|error| Error::failed(variable).with_source(error))?;
     Ok(Instance::remote(server, url, product))
 }
 
@@ -235,7 +235,7 @@ fn programs(server: &Server) -> Result<PathBuf> {
     }
     let (variable, folder) = (server.programs_variable(), folder.display());
     let what = format!("{variable}={folder}: not an absolute path of a folder");
-    Err(Error::setting(what))
+    Err(Error::failed(what))
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Kind for Galera {
             .map(|url| probe(SERVER.product, url, programs));
         let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
         let first = nodes.into_iter().next();
-        first.ok_or_else(|| Error::setting("no URL"))
+        first.ok_or_else(|| Error::failed("no URL"))
     }
 
     fn is_ready(&self, node: &Node) -> Result<()> {

@@ -108,9 +108,7 @@ fn ask(stream: &mut TcpStream, mut command: Document) -> Result<Document> {
     const HEAD: usize = 21;
     let what = || "no MongoDB answers".to_owned();
     command.insert("$db", "admin");
-    let body = command
-        .to_vec()
-        .map_err(|error| Error::failed(what()).with_source(error))?;
+    let body = command.to_vec().doing(what)?;
     let length = i32::try_from(HEAD + body.len()).unwrap_or(i32::MAX);
     let mut message = [length, 1, 0, OP_MSG, 0].map(i32::to_le_bytes).concat();
     message.push(0);
@@ -118,8 +116,7 @@ fn ask(stream: &mut TcpStream, mut command: Document) -> Result<Document> {
     stream.write_all(&message).doing(what)?;
     let mut head = [0; HEAD];
     stream.read_exact(&mut head).doing(what)?;
-    let answer = Document::from_reader(stream);
-    let answer = answer.map_err(|error| Error::failed(what()).with_source(error))?;
+    let answer = Document::from_reader(stream).doing(what)?;
     let ok = answer.get("ok").map(ToString::to_string);
     if head[12..16] == OP_MSG.to_le_bytes() && ok.is_some_and(|ok| ok.starts_with('1')) {
         return Ok(answer);

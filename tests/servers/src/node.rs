@@ -99,7 +99,7 @@ impl Node {
 
     fn set_upstream(&mut self, upstream: &str) -> Result<()> {
         let name = self.server.name;
-        let missing = || Error::setting(format!("{name} needs the URL of a {upstream}"));
+        let missing = || Error::failed(format!("{name} needs the URL of a {upstream}"));
         let url = parse(self.options.upstream.as_deref().ok_or_else(missing)?)?;
         let default = crate::server(upstream)?.image.map_or(0, |image| image.port);
         let host = url.host_str().unwrap_or("localhost");
@@ -113,7 +113,7 @@ impl Node {
         let parts = [host, &user, password.as_deref().unwrap_or_default()];
         if parts.iter().any(|part| part.contains(['\'', '\n'])) {
             let what = format!("{name}: quotes in the URL of its {upstream} are not supported");
-            return Err(Error::setting(what));
+            return Err(Error::failed(what));
         }
         self.set("host", host);
         self.set("host_port", url.port().unwrap_or(default).to_string());

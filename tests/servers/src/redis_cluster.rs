@@ -49,7 +49,7 @@ impl Kind for RedisCluster {
             product.name += " Cluster";
             first = first.or(Some(product));
         }
-        first.ok_or_else(|| Error::setting("no URL"))
+        first.ok_or_else(|| Error::failed("no URL"))
     }
 
     fn begin(&self, nodes: &mut [Node]) -> Result<Product> {

@@ -109,7 +109,7 @@ pub(crate) trait Kind: Debug + Sync {
         let products = nodes.iter_mut().map(Node::wait_ready);
         let products: Vec<_> = products.collect::<Result<_>>()?;
         let first = products.into_iter().next();
-        first.ok_or_else(|| Error::setting("a server has nodes"))
+        first.ok_or_else(|| Error::failed("a server has nodes"))
     }
 
     /// Fails while a stopped node cannot start again beside the other running ones.

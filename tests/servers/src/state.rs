@@ -131,9 +131,7 @@ impl State {
     /// Writes a second file and renames it, so that a reader never sees half of it.
     fn save(&self) -> Result<()> {
         let what = || format!("cannot write {}", self.path.display());
-        let text = serde_json::to_string_pretty(&self.records)
-            .map_err(std::io::Error::from)
-            .doing(what)?;
+        let text = serde_json::to_string_pretty(&self.records).doing(what)?;
         let fresh = self.path.with_extension("new");
         fs::write(&fresh, text + "\n")
             .and_then(|()| fs::rename(&fresh, &self.path))

@@ -154,8 +154,7 @@ fn printed(program: &str, output: &Output) -> Result<String> {
 
 /// Parses a server's URL.
 pub(crate) fn parse(url: &str) -> Result<Url> {
-    let wrong = |_| Error::setting("not a URL (scheme://user:password@host:port/database)");
-    Url::parse(url).map_err(wrong)
+    Url::parse(url).doing(|| "not a URL (scheme://user:password@host:port/database)".into())
 }
 
 /// Decodes the escapes of a part of a URL; `None` for an empty one.

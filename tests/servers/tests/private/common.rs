@@ -119,6 +119,6 @@ pub(crate) fn is_silent(name: &str, url: &str) -> Outcome {
 /// Checks that a server is not started with these options.
 pub(crate) fn is_refused(name: &str, options: &Options) -> Outcome {
     let refused = start_private(name, options).err().ok_or("ignored")?;
-    assert_eq!(refused.kind(), ErrorKind::Setting);
+    assert_eq!(refused.kind(), ErrorKind::Failed);
     Ok(())
 }
