@@ -34,7 +34,7 @@ impl Engine {
             }
             let mut info = Command::new(client[0]);
             info.args(&client[1..]).args(["info", "--format", format]);
-            let name = ask(&mut info, "").unwrap_or_default();
+            let name = ask(&mut info).unwrap_or_default();
             if name.trim().is_empty() {
                 continue;
             }
@@ -96,7 +96,7 @@ impl Engine {
             return node.server.probe(&node.url());
         }
         let mut command = self.command();
-        let printed = ask(command.args(["exec", &name(node)]).args(question), "")?;
+        let printed = ask(command.args(["exec", &name(node)]).args(question))?;
         let product = Product::returned(node.server.product, &printed);
         match product.version {
             Some(_) => Ok(product),

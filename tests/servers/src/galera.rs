@@ -123,7 +123,7 @@ fn status(node: &Node) -> Result<Status> {
     node.folder.settle(&mut client);
     client.args(["--user=root", "--socket=s"]);
     client.args(["--execute", "SHOW GLOBAL STATUS LIKE 'wsrep%'"]);
-    ask(&mut client, "").map(|text| status_in(&text))
+    ask(&mut client).map(|text| status_in(&text))
 }
 
 fn status_in(text: &str) -> Status {

@@ -95,7 +95,7 @@ pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product
         client.arg(format!("--user={user}"));
     }
     client.env("MYSQL_PWD", decoded(url.password()).unwrap_or_default());
-    let version = ask(client.arg("--execute=SELECT version()"), "")?;
+    let version = ask(client.arg("--execute=SELECT version()"))?;
     Ok(Product::returned(product, &version))
 }
 

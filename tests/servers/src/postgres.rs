@@ -52,7 +52,7 @@ impl Kind for Postgres {
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
         let version = psql(url, programs, "SHOW server_version").or_else(|_| {
             let mut is_ready = tool(programs, &["pg_isready"]);
-            ask(is_ready.args(["-q", "-d", plain(url)]), "")
+            ask(is_ready.args(["-q", "-d", plain(url)]))
         })?;
         Ok(Product::returned(SERVER.product, &version))
     }
@@ -74,7 +74,7 @@ pub(crate) fn psql(url: &str, programs: &Path, sql: &str) -> Result<String> {
     let beside = SERVER.programs().filter(|_| !holds(programs, &["psql"]));
     let mut psql = tool(beside.as_deref().unwrap_or(programs), &["psql"]);
     psql.env("PGCONNECT_TIMEOUT", "5");
-    ask(psql.args(["-XAtqw", plain(url), "-c", sql]), "")
+    ask(psql.args(["-XAtqw", plain(url), "-c", sql]))
 }
 
 /// Removes the parameters: those of drivers are not those of the client programs.

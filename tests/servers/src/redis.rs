@@ -62,7 +62,7 @@ pub(crate) fn client(url: &str, programs: &Path) -> Command {
 /// Returns the answer to `INFO`, empty if the server refuses the login. Fails while the server
 /// still reads its data.
 pub(crate) fn info(url: &str, programs: &Path) -> Result<String> {
-    match ask(client(url, programs).arg("INFO"), "") {
+    match ask(client(url, programs).arg("INFO")) {
         Ok(info) if field(&info, "loading") == Some("1") => {
             Err(Error::failed("the server still reads its data"))
         }

@@ -116,7 +116,7 @@ impl Kind for RedisCluster {
 /// Runs a command and returns the answer.
 fn tell(node: &Node, command: &str) -> Result<String> {
     let mut client = client(&node.url(), node.programs());
-    ask(client.args(command.split(' ')), "")
+    ask(client.args(command.split(' ')))
 }
 
 /// A node of the cluster, as another one sees it.
