@@ -96,7 +96,7 @@ impl Engine {
             return node.server.probe(&node.url());
         }
         let mut command = self.command();
-        let printed = ask(command.args(["exec", &name(node)]).args(question))?;
+        let printed = ask(command.args(["exec", &name(node), "sh", "-c", question]))?;
         let product = Product::returned(node.server.product, &printed);
         match product.version {
             Some(_) => Ok(product),

@@ -19,6 +19,11 @@ GRANT ALL PRIVILEGES ON *.* TO 'idem'@'localhost' WITH GRANT OPTION;
 GRANT ALL PRIVILEGES ON *.* TO 'idem'@'127.0.0.1' WITH GRANT OPTION;
 ";
 
+/// Starts a container with these accounts: the image's own variables create a user without the
+/// privileges that tests need.
+pub(crate) const WITH_ACCOUNTS: &str = "\
+printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && exec docker-entrypoint.sh \"$@\"";
+
 /// MariaDB: user `idem` with every privilege, password `idem`, database `idem`.
 pub(crate) const SERVER: Server = Server {
     product: "MariaDB",
@@ -54,22 +59,8 @@ pub(crate) const SERVER: Server = Server {
             ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),
             ("ACCOUNTS", ACCOUNTS),
         ],
-        // The image's own variables create a user without the privileges that tests need.
-        arguments: &[
-            "sh",
-            "-c",
-            "printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && \
-             exec docker-entrypoint.sh \"$@\"",
-            "sh",
-            "mariadbd",
-        ],
-        question: &[
-            "mariadb",
-            "-h127.0.0.1",
-            "-uidem",
-            "-pidem",
-            "-BNeSELECT version()",
-        ],
+        arguments: &["sh", "-c", WITH_ACCOUNTS, "sh", "mariadbd"],
+        question: "mariadb -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
         ..Image::new("mariadb:11.8.3", 3306)
     }),
     ..Server::new("mariadb", &MariaDb)

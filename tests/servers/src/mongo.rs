@@ -30,14 +30,9 @@ pub(crate) const SERVER: Server = Server {
     fast: "--journalCommitInterval 500",
     image: Some(Image {
         arguments: &["--bind_ip_all"],
-        question: &[
-            "mongosh",
-            "--quiet",
-            "--eval",
-            "try { rs.status() } catch (error) { \
-             rs.initiate({_id: 'idem', members: [{_id: 0, host: '127.0.0.1:27017'}]}) } \
-             if (!db.hello().isWritablePrimary) quit(1); print(db.version())",
-        ],
+        question: "mongosh --quiet --eval \"try { rs.status() } catch (error) { \
+                   rs.initiate({_id: 'idem', members: [{_id: 0, host: '127.0.0.1:27017'}]}) } \
+                   if (!db.hello().isWritablePrimary) quit(1); print(db.version())\"",
         ..Image::new("mongo:8.0", PORT)
     }),
     ..Server::new("mongo", &MongoDb)

@@ -17,12 +17,8 @@ pub(crate) const SERVER: Server = Server {
             ("MSSQL_SA_PASSWORD", "Idem_Tests_1"),
             ("MSSQL_PID", "Developer"),
         ],
-        question: &[
-            "sh",
-            "-c",
-            "/opt/mssql-tools18/bin/sqlcmd -b -C -S 127.0.0.1 -U sa -P \"$MSSQL_SA_PASSWORD\" \
-             -h -1 -W -Q \"SET NOCOUNT ON; SELECT SERVERPROPERTY('ProductVersion')\"",
-        ],
+        question: "/opt/mssql-tools18/bin/sqlcmd -b -C -S 127.0.0.1 -U sa -P \"$MSSQL_SA_PASSWORD\" \
+                   -h -1 -W -Q \"SET NOCOUNT ON; SELECT SERVERPROPERTY('ProductVersion')\"",
         licence: Some("ACCEPT_EULA"),
         ..Image::new("mcr.microsoft.com/mssql/server:2022-latest", PORT)
     }),

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::mariadb::{self, ACCOUNTS, probe};
+use crate::mariadb::{self, ACCOUNTS, WITH_ACCOUNTS, probe};
 use crate::server::{Image, Kind};
 use crate::tools::run;
 use crate::unpacked::Unpacked;
@@ -44,21 +44,8 @@ pub(crate) const SERVER: Server = Server {
     tls: mariadb::SERVER.tls,
     image: Some(Image {
         environment: &[("MYSQL_ALLOW_EMPTY_PASSWORD", "1"), ("ACCOUNTS", ACCOUNTS)],
-        arguments: &[
-            "sh",
-            "-c",
-            "printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && \
-             exec docker-entrypoint.sh \"$@\"",
-            "sh",
-            "mysqld",
-        ],
-        question: &[
-            "mysql",
-            "-h127.0.0.1",
-            "-uidem",
-            "-pidem",
-            "-BNeSELECT version()",
-        ],
+        arguments: &["sh", "-c", WITH_ACCOUNTS, "sh", "mysqld"],
+        question: "mysql -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
         ..Image::new("mysql:9.4.0", 3306)
     }),
     ..Server::new("mysql", &MySql)

@@ -34,11 +34,7 @@ pub(crate) const SERVER: Server = Server {
         ],
         arguments: &["postgres"],
         // While the image creates its data, its server listens only at the socket.
-        question: &[
-            "psql",
-            "-XAtqcSHOW server_version",
-            "postgres://postgres@127.0.0.1/idem",
-        ],
+        question: "psql -XAtqc 'SHOW server_version' postgres://postgres@127.0.0.1/idem",
         ..Image::new("postgres:17.6-alpine", 5432)
     }),
     ..Server::new("postgres", &Postgres)

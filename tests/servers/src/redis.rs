@@ -26,11 +26,7 @@ pub(crate) const SERVER: Server = Server {
     setting: Setting::Arguments("--{name} {value}"),
     image: Some(Image {
         arguments: &["redis-server"],
-        question: &[
-            "sh",
-            "-c",
-            "redis-cli INFO server | sed -n s/^redis_version://p",
-        ],
+        question: "redis-cli INFO server | sed -n s/^redis_version://p",
         ..Image::new("redis:7.4", 6379)
     }),
     ..Server::new("redis", &Redis("Redis"))

@@ -287,9 +287,9 @@ pub(crate) struct Image {
     pub(crate) environment: &'static [(&'static str, &'static str)],
     /// Arguments of the container before the server's [options](Server::options).
     pub(crate) arguments: &'static [&'static str],
-    /// A command of the image that succeeds and prints the version once the server takes external
-    /// connections; empty for an image without programs.
-    pub(crate) question: &'static [&'static str],
+    /// A shell command of the image that succeeds and prints the version once the server takes
+    /// external connections; empty for an image without programs.
+    pub(crate) question: &'static str,
     /// The variable, with the value `Y`, by which the user accepts the licence; the container gets
     /// it, too.
     pub(crate) licence: Option<&'static str>,
@@ -302,7 +302,7 @@ impl Image {
             port,
             environment: &[],
             arguments: &[],
-            question: &[],
+            question: "",
             licence: None,
         }
     }

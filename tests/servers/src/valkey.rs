@@ -20,11 +20,7 @@ pub(crate) const SERVER: Server = Server {
     accounts: &["valkey", "nobody"],
     image: Some(Image {
         arguments: &["valkey-server"],
-        question: &[
-            "sh",
-            "-c",
-            "valkey-cli INFO server | sed -n s/^valkey_version://p",
-        ],
+        question: "valkey-cli INFO server | sed -n s/^valkey_version://p",
         ..Image::new("valkey/valkey:8.1", 6379)
     }),
     kind: &Redis("Valkey"),
