@@ -1,8 +1,9 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use crate::error::Doing;
 use crate::folder::{Account, Folder};
-use crate::node::{AUTHORITY, Node, Runner};
+use crate::node::{Node, Runner};
 use crate::process::retry;
 use crate::watchdog::{Watchdog, remove_container};
 use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, Signal};
@@ -17,8 +18,6 @@ const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
 pub struct Cluster {
     server: &'static Server,
     nodes: Vec<Node>,
-    urls: Vec<String>,
-    product: Product,
     folder: Folder,
     is_released: bool,
     watchdog: Option<Watchdog>,
@@ -37,8 +36,6 @@ impl Cluster {
         let mut cluster = Self {
             server,
             nodes: Vec::new(),
-            urls: Vec::new(),
-            product: Product::new(server.product, None),
             folder: Folder::create(server.name, account)?,
             is_released: false,
             watchdog: None,
@@ -56,8 +53,7 @@ impl Cluster {
         for node in &mut cluster.nodes {
             node.set("peers", peers.join(","));
         }
-        cluster.product = server.kind.begin(&mut cluster.nodes)?;
-        cluster.urls = cluster.nodes.iter().map(Node::url).collect();
+        (server.begin)(&mut cluster.nodes)?;
         Ok(cluster)
     }
 
@@ -72,17 +68,18 @@ impl Cluster {
     ///
     /// Panics if there is no node with that number.
     pub fn url(&self, node: usize) -> &str {
-        &self.urls[node]
+        &self.nodes[node].url
     }
 
     /// Returns all nodes' URLs with commas between them, as in `IDEM_GALERA_URL`.
     pub(crate) fn urls(&self) -> String {
-        self.urls.join(",")
+        let urls: Vec<_> = self.nodes.iter().map(|node| &*node.url).collect();
+        urls.join(",")
     }
 
     /// Returns the product that answers there.
     pub fn product(&self) -> &Product {
-        &self.product
+        &self.first().product
     }
 
     /// Kills a node with SIGKILL. The others continue without it after two to three seconds. In
@@ -109,9 +106,9 @@ impl Cluster {
     /// with its data on disk, which in a fast cluster is nothing.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         self.node(node)?.stop()?;
-        let kind = self.server.kind;
+        let may_return = self.server.may_return;
         let others = running(&self.nodes);
-        eventually(|| kind.may_return(&self.nodes[node], &others))?;
+        eventually(|| may_return(&self.nodes[node], &others))?;
         let size = others.len() + 1;
         self.nodes[node].restart()?;
         self.wait_for_size(size)
@@ -157,13 +154,8 @@ impl Cluster {
         self.folder.path()
     }
 
-    pub(crate) fn tls_url(&self) -> Option<String> {
-        self.nodes.first()?.tls_url()
-    }
-
-    pub(crate) fn ca_certificate(&self) -> Option<PathBuf> {
-        let path = self.nodes.first()?.folder.path().join(AUTHORITY);
-        path.is_file().then_some(path)
+    pub(crate) fn first(&self) -> &Node {
+        &self.nodes[0]
     }
 
     pub(crate) fn identities(&self) -> Vec<Identity> {
@@ -185,11 +177,8 @@ impl Drop for Cluster {
 
 /// Does the same as [`Cluster::wait_for_size`].
 pub(crate) fn wait_for_size(nodes: &[Node], size: usize) -> Result<()> {
-    let settled = eventually(|| nodes[0].server.kind.check(&running(nodes), size));
-    settled.map_err(|reason| {
-        let what = format!("the cluster did not become one of {size} nodes");
-        Error::failed(what).with_source(reason)
-    })
+    eventually(|| (nodes[0].server.check)(&running(nodes), size))
+        .doing(|| format!("the cluster did not become one of {size} nodes"))
 }
 
 fn running(nodes: &[Node]) -> Vec<&Node> {
@@ -203,30 +192,18 @@ pub(crate) fn eventually<T>(done: impl FnMut() -> Result<T>) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::Cluster;
     use crate::folder::{Account, is_root};
     use crate::node::Runner;
-    use crate::server::Kind;
-    use crate::{Error, Options, Product, Result, Server};
-
-    #[derive(Debug)]
-    struct Broken;
+    use crate::{Error, Options, Server};
 
     /// Fails with its reason.
     static BROKEN: Server = Server {
         programs: &["sh"],
         files: &[("run", "id -u; echo the disk is on fire >&2; exit 3")],
         arguments: "run",
-        ..Server::new("broken", &Broken)
+        ..Server::new("broken", |_, _, _| Err(Error::failed("does not answer")))
     };
-
-    impl Kind for Broken {
-        fn probe(&self, _url: &str, _programs: &Path) -> Result<Product> {
-            Err(Error::failed("does not answer"))
-        }
-    }
 
     #[test]
     fn a_server_that_does_not_start_shows_its_log_and_does_not_run_as_root() {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::container::{Engine, check_licence};
+use crate::container::Engine;
+use crate::error::Doing;
 use crate::node::Runner;
 use crate::server::Setting;
 use crate::tools::environment;
@@ -170,9 +171,7 @@ impl Finder {
     /// Refuses options that the server does not support.
     fn check(&self, server: &Server) -> Result<()> {
         let name = server.name;
-        if let (Setting::Refused, Some((setting, _))) =
-            (server.setting, self.options.settings.first())
-        {
+        if let (Setting::Refused, [(setting, _), ..]) = (server.setting, &*self.options.settings) {
             let what = format!("{name} takes no settings (here: {setting})");
             return Err(Error::failed(what));
         }
@@ -193,7 +192,7 @@ impl Finder {
             Source::Env => return from_environment(server),
             Source::Container => return self.in_container(server),
             Source::Local => {}
-            Source::Packages => server.kind.install(server, self.progress)?,
+            Source::Packages => (server.install)(server, self.progress)?,
         }
         let programs = programs(server)?;
         let runs = server.in_folder(&programs);
@@ -202,14 +201,8 @@ impl Finder {
     }
 
     fn in_container(&self, server: &'static Server) -> Result<Instance> {
-        let product = server.product;
-        let Some(image) = server.image else {
-            let what = format!("there is no container image of {product}");
-            return Err(Error::missing(what));
-        };
-        let engine = Engine::find()?;
-        check_licence(&image)?;
-        (self.progress)(&format!("starting a container of {product}"));
+        let engine = Engine::find(server)?;
+        (self.progress)(&format!("starting a container of {}", server.product));
         Cluster::start(server, &Runner::Engine(engine), &self.options)
             .map(|cluster| Instance::own(server, Source::Container, cluster))
             .map_err(|error| Error::missing("its container did not start").with_source(error))
@@ -218,13 +211,16 @@ impl Finder {
 
 fn from_environment(server: &'static Server) -> Result<Instance> {
     let variable = server.url_variable();
-    let Some(url) = std::env::var(&variable).ok().filter(|url| !url.is_empty()) else {
-        return Err(Error::missing(format!("{variable} is not set")));
-    };
-    let product = server
-        .probe(&url)
-        .map_err(|error| Error::failed(variable).with_source(error))?;
-    Ok(Instance::remote(server, url, product))
+    let missing = || Error::missing(format!("{variable} is not set"));
+    let url = environment(&variable).ok_or_else(missing)?;
+    let product = server.probe(&url);
+    Ok(Instance {
+        server,
+        source: Source::Env,
+        product: product.doing(|| variable)?,
+        url,
+        cluster: None,
+    })
 }
 
 fn programs(server: &Server) -> Result<PathBuf> {

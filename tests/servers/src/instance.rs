@@ -5,25 +5,15 @@ use crate::{Cluster, Error, Product, Record, Result, Server, Source};
 /// A running server. Dropping it ends a private server, except when it is detached.
 #[derive(Debug)]
 pub struct Instance {
-    server: &'static Server,
-    source: Source,
-    url: String,
-    product: Product,
+    pub(crate) server: &'static Server,
+    pub(crate) source: Source,
+    pub(crate) url: String,
+    pub(crate) product: Product,
     /// The processes of a private server.
-    cluster: Option<Cluster>,
+    pub(crate) cluster: Option<Cluster>,
 }
 
 impl Instance {
-    pub(crate) fn remote(server: &'static Server, url: String, product: Product) -> Self {
-        Self {
-            server,
-            source: Source::Env,
-            url,
-            product,
-            cluster: None,
-        }
-    }
-
     pub(crate) fn own(server: &'static Server, source: Source, cluster: Cluster) -> Self {
         Self {
             server,
@@ -63,14 +53,14 @@ impl Instance {
     /// [`Transport::Tls`](crate::Transport::Tls). The server's own certificate is for `localhost`
     /// and 127.0.0.1.
     pub fn ca_certificate(&self) -> Option<PathBuf> {
-        self.cluster.as_ref()?.ca_certificate()
+        self.cluster.as_ref()?.first().ca_certificate()
     }
 
     /// Returns the URL for TLS clients of a server that was started with
     /// [`Transport::Tls`](crate::Transport::Tls) and cannot speak TLS on the port of
     /// [`url`](Self::url): `rediss://localhost:…`.
     pub fn tls_url(&self) -> Option<String> {
-        self.cluster.as_ref()?.tls_url()
+        self.cluster.as_ref()?.first().tls_url()
     }
 
     /// Kills every process of the server with SIGKILL.

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::server::{Image, Kind, Tls};
+use crate::server::{Image, Tls};
 use crate::tools::{ask, decoded, parse, tool};
 use crate::{Product, Result, Server};
 
@@ -63,20 +63,11 @@ pub(crate) const SERVER: Server = Server {
         question: "mariadb -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
         ..Image::new("mariadb:11.8.3", 3306)
     }),
-    ..Server::new("mariadb", &MariaDb)
+    ..Server::new("mariadb", probe)
 };
 
-#[derive(Debug)]
-struct MariaDb;
-
-impl Kind for MariaDb {
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        probe(SERVER.product, url, programs)
-    }
-}
-
 /// Returns the server at `url`, by its version.
-pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
+pub(crate) fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
     let url = parse(url)?;
     let mut client = client(programs);
     client.arg("--protocol=tcp");
@@ -87,7 +78,7 @@ pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product
     }
     client.env("MYSQL_PWD", decoded(url.password()).unwrap_or_default());
     let version = ask(client.arg("--execute=SELECT version()"))?;
-    Ok(Product::returned(product, &version))
+    Ok(Product::returned(server.product, &version))
 }
 
 /// Returns the client program of MariaDB or MySQL, which prints values without column names.

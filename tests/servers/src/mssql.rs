@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use crate::server::{Image, Kind};
+use crate::server::Image;
 use crate::tools::connect;
 use crate::{Product, Result, Server};
 
@@ -22,18 +22,13 @@ pub(crate) const SERVER: Server = Server {
         licence: Some("ACCEPT_EULA"),
         ..Image::new("mcr.microsoft.com/mssql/server:2022-latest", PORT)
     }),
-    ..Server::new("mssql", &SqlServer)
+    ..Server::new("mssql", probe)
 };
 
-#[derive(Debug)]
-struct SqlServer;
-
-impl Kind for SqlServer {
-    /// Checks that it takes connections. Only clients with a login can read its version.
-    fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
-        connect(url, PORT)?;
-        Ok(Product::new(SERVER.product, None))
-    }
+/// Checks that it takes connections. Only clients with a login can read its version.
+fn probe(server: &Server, url: &str, _programs: &Path) -> Result<Product> {
+    connect(url, PORT)?;
+    Ok(Product::new(server.product, None))
 }
 
 #[cfg(test)]

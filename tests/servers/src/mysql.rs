@@ -1,11 +1,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::Server;
 use crate::mariadb::{self, ACCOUNTS, WITH_ACCOUNTS, probe};
-use crate::server::{Image, Kind};
+use crate::server::Image;
 use crate::tools::run;
 use crate::unpacked::Unpacked;
-use crate::{Product, Result, Server};
 
 /// Oracle's MySQL: user `idem` with every privilege, password `idem` (`caching_sha2_password`),
 /// database `idem`.
@@ -48,33 +48,25 @@ pub(crate) const SERVER: Server = Server {
         question: "mysql -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
         ..Image::new("mysql:9.4.0", 3306)
     }),
-    ..Server::new("mysql", &MySql)
+    accepts,
+    ..Server::new("mysql", probe)
 };
 
-#[derive(Debug)]
-struct MySql;
-
-impl Kind for MySql {
-    /// Checks that `mysqld` is not MariaDB's, as on many systems.
-    fn accepts(&self, folder: &Path) -> bool {
-        let mut mysqld = Command::new(folder.join("mysqld"));
-        let version = run(mysqld.args(["--no-defaults", "--version"]));
-        version.is_ok_and(|version| !version.contains("MariaDB"))
-    }
-
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        probe(SERVER.product, url, programs)
-    }
+/// Checks that `mysqld` is not MariaDB's, as on many systems.
+fn accepts(folder: &Path) -> bool {
+    let mut mysqld = Command::new(folder.join("mysqld"));
+    let version = run(mysqld.args(["--no-defaults", "--version"]));
+    version.is_ok_and(|version| !version.contains("MariaDB"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::SERVER;
+    use super::accepts;
 
     #[test]
     fn a_folder_without_a_mysqld_is_not_taken() {
-        assert!(!SERVER.kind.accepts(Path::new("/nowhere")));
+        assert!(!accepts(Path::new("/nowhere")));
     }
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use crate::postgres::{self, psql};
-use crate::server::{Kind, Setting};
+use crate::server::Setting;
 use crate::tools::parse;
 use crate::{Product, Result, Server};
 
@@ -33,20 +33,15 @@ pub(crate) const SERVER: Server = Server {
     arguments: "{folder}/pgbouncer.ini",
     // Of two lines for one setting the last counts.
     setting: Setting::Line("{name} = {value}\n"),
-    ..Server::new("pgbouncer", &PgBouncer)
+    ..Server::new("pgbouncer", probe)
 };
 
-#[derive(Debug)]
-struct PgBouncer;
-
-impl Kind for PgBouncer {
-    /// Checks the server behind it first, then its own console, if that accepts the login.
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        psql(url, programs, "SELECT 1")?;
-        let mut console = parse(url)?;
-        console.set_path("/pgbouncer");
-        let version = psql(console.as_str(), programs, "SHOW VERSION").unwrap_or_default();
-        let version = version.trim().trim_start_matches("PgBouncer ");
-        Ok(Product::returned(SERVER.product, version))
-    }
+/// Checks the server behind it first, then its own console, if that accepts the login.
+fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
+    psql(url, programs, "SELECT 1")?;
+    let mut console = parse(url)?;
+    console.set_path("/pgbouncer");
+    let version = psql(console.as_str(), programs, "SHOW VERSION").unwrap_or_default();
+    let version = version.trim().trim_start_matches("PgBouncer ");
+    Ok(Product::returned(server.product, version))
 }

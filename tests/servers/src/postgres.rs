@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use crate::node::Node;
-use crate::server::{Image, Kind, Setting, Tls};
+use crate::server::{Image, Setting, Tls};
 use crate::tools::{ask, holds, tool};
 use crate::{Product, Result, Server, Signal};
 
@@ -37,31 +37,27 @@ pub(crate) const SERVER: Server = Server {
         question: "psql -XAtqc 'SHOW server_version' postgres://postgres@127.0.0.1/idem",
         ..Image::new("postgres:17.6-alpine", 5432)
     }),
-    ..Server::new("postgres", &Postgres)
+    is_ready,
+    ..Server::new("postgres", probe)
 };
 
-#[derive(Debug)]
-struct Postgres;
+/// A missing login, or a missing database, hides only the version.
+fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
+    let version = psql(url, programs, "SHOW server_version").or_else(|_| {
+        let mut is_ready = tool(programs, &["pg_isready"]);
+        ask(is_ready.args(["-q", "-d", plain(url)]))
+    })?;
+    Ok(Product::returned(server.product, &version))
+}
 
-impl Kind for Postgres {
-    /// A missing login, or a missing database, hides only the version.
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        let version = psql(url, programs, "SHOW server_version").or_else(|_| {
-            let mut is_ready = tool(programs, &["pg_isready"]);
-            ask(is_ready.args(["-q", "-d", plain(url)]))
-        })?;
-        Ok(Product::returned(SERVER.product, &version))
+/// Creates the database at the first start.
+fn is_ready(node: &Node) -> Result<()> {
+    let programs = node.programs();
+    if psql(&node.url, programs, "SELECT 1").is_ok() {
+        return Ok(());
     }
-
-    /// Creates the database at the first start.
-    fn is_ready(&self, node: &Node) -> Result<()> {
-        let (url, programs) = (node.url(), node.programs());
-        if psql(&url, programs, "SELECT 1").is_ok() {
-            return Ok(());
-        }
-        let url = url.replace("/idem", "/postgres");
-        psql(&url, programs, "CREATE DATABASE idem").map(drop)
-    }
+    let url = node.url.replace("/idem", "/postgres");
+    psql(&url, programs, "CREATE DATABASE idem").map(drop)
 }
 
 /// Runs one statement and returns what `psql` prints of its rows.

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::server::{Image, Kind, Setting, Tls};
+use crate::server::{Image, Setting, Tls};
 use crate::tools::{ask, tool};
 use crate::{Error, Product, Result, Server};
 
@@ -29,20 +29,14 @@ pub(crate) const SERVER: Server = Server {
         question: "redis-cli INFO server | sed -n s/^redis_version://p",
         ..Image::new("redis:7.4", 6379)
     }),
-    ..Server::new("redis", &Redis("Redis"))
+    ..Server::new("redis", probe)
 };
 
 /// The client program, of Redis or of Valkey.
 pub(crate) const CLIENTS: &[&str] = &["redis-cli", "valkey-cli"];
 
-/// A server that takes Redis's settings, by the name of its product.
-#[derive(Debug)]
-pub(crate) struct Redis(pub(crate) &'static str);
-
-impl Kind for Redis {
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        info(url, programs).map(|info| named_in(&info, self.0))
-    }
+pub(crate) fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
+    info(url, programs).map(|info| named_in(&info, server.product))
 }
 
 /// Returns the client program, for the server at `url`.

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::mongo::{self, MongoDb};
+use crate::mongo::{self, is_ready, probe};
 use crate::server::words;
 use crate::tools::{on_path, run};
 use crate::unpacked::make_once;
@@ -28,7 +28,8 @@ pub(crate) const SERVER: Server = Server {
     arguments: "--host 127.0.0.1 --port {port} --storage-path {folder}/data \
                 --cache-size 256M --log-level WARNING",
     durable: "--sync-on-commit",
-    ..Server::new("mongo", &MongoDb)
+    is_ready,
+    ..Server::new("mongo", probe)
 };
 
 /// Programs that the build needs, and Debian's packages of them.

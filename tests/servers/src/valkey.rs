@@ -1,5 +1,5 @@
 use crate::Server;
-use crate::redis::{self, Redis};
+use crate::redis;
 use crate::server::Image;
 use crate::unpacked::Unpacked;
 
@@ -23,6 +23,5 @@ pub(crate) const SERVER: Server = Server {
         question: "valkey-cli INFO server | sed -n s/^valkey_version://p",
         ..Image::new("valkey/valkey:8.1", 6379)
     }),
-    kind: &Redis("Valkey"),
     ..redis::SERVER
 };
