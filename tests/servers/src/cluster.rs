@@ -1,25 +1,25 @@
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Doing;
-use crate::folder::{Account, Folder};
+use crate::folder::{Folder, NOBODY, is_root};
 use crate::node::{Node, Runner};
 use crate::process::retry;
-use crate::watchdog::{Watchdog, remove_container};
-use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, Signal};
+use crate::watchdog::Watchdog;
+use crate::{Error, Options, Product, Result, Server};
 
 const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
 
 /// A private cluster whose nodes can be killed and started again one by one. Nodes are numbered
 /// from 0.
 ///
-/// Dropping it ends the nodes and removes their data, except when it is detached.
+/// Dropping it ends the nodes and removes their data.
 #[derive(Debug)]
 pub struct Cluster {
     server: &'static Server,
     nodes: Vec<Node>,
     folder: Folder,
-    is_released: bool,
+    /// Ends the nodes; `None` once they are detached.
     watchdog: Option<Watchdog>,
 }
 
@@ -29,21 +29,16 @@ impl Cluster {
         runner: &Runner,
         options: &Options,
     ) -> Result<Self> {
-        let account = match runner {
-            Runner::Programs(_) => Account::first_of(server.accounts)?,
-            Runner::Engine(_) => None,
-        };
+        // Most servers refuse to run as root; the client of a container engine may need it.
+        let runs_programs = matches!(runner, Runner::Programs(_));
+        let owner = (runs_programs && is_root()).then_some(NOBODY);
+        let folder = Folder::create(server.name, owner)?;
         let mut cluster = Self {
             server,
             nodes: Vec::new(),
-            folder: Folder::create(server.name, account)?,
-            is_released: false,
-            watchdog: None,
+            watchdog: Some(Watchdog::start(folder.path(), server.end_signal())?),
+            folder,
         };
-        if options.lifetime == Lifetime::Scoped {
-            let watchdog = Watchdog::start(cluster.folder.path(), server.stop_signal)?;
-            cluster.watchdog = Some(watchdog);
-        }
         for number in 0..server.nodes {
             let node = Node::new(server, runner, options, &cluster.folder, number)?;
             cluster.nodes.push(node);
@@ -126,52 +121,26 @@ impl Cluster {
         self.nodes.get_mut(node).ok_or_else(missing)
     }
 
-    fn clear(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.is_released, true) {
-            return Ok(());
-        }
-        remove_container(self.folder.path());
-        let end = match self.end_signal() {
-            Signal::Kill => Node::kill,
-            _ => Node::stop,
-        };
-        let ended = self.nodes.iter_mut().try_for_each(end);
-        self.folder.remove();
-        self.watchdog = None;
-        ended
-    }
-
-    /// Returns the signal for a server whose data is discarded: then no node has to wait until the
-    /// others know that it leaves.
-    pub(crate) fn end_signal(&self) -> Signal {
-        match self.server.nodes {
-            1 => self.server.stop_signal,
-            _ => Signal::Kill,
-        }
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
     pub(crate) fn first(&self) -> &Node {
         &self.nodes[0]
     }
 
-    pub(crate) fn identities(&self) -> Vec<Identity> {
-        self.nodes.iter().filter_map(Node::identity).collect()
-    }
-
-    /// Releases a detached cluster.
-    pub(crate) fn release(&mut self) {
-        self.is_released = true;
+    /// Lets the nodes continue to run. Returns their folder.
+    pub(crate) fn detach(mut self) -> PathBuf {
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss();
+        }
+        self.folder.path().into()
     }
 }
 
 /// Also after a start that failed half-way.
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = self.clear();
+        if let Some(watchdog) = self.watchdog.take() {
+            self.nodes.iter_mut().for_each(Node::thaw);
+            watchdog.end(|| self.nodes.iter_mut().for_each(Node::reap));
+        }
     }
 }
 
@@ -193,7 +162,7 @@ pub(crate) fn eventually<T>(done: impl FnMut() -> Result<T>) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::Cluster;
-    use crate::folder::{Account, is_root};
+    use crate::folder::{NOBODY, is_root};
     use crate::node::Runner;
     use crate::{Error, Options, Server};
 
@@ -213,8 +182,7 @@ mod tests {
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.contains("\n    the disk is on fire"), "{error}");
         if is_root() {
-            let nobody = Account::first_of(&["nobody"]).unwrap().unwrap();
-            let line = format!("\n    {}\n", nobody.uid);
+            let line = format!("\n    {NOBODY}\n");
             assert!(error.contains(&line), "{error}");
         }
     }

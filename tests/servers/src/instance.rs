@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use crate::{Cluster, Error, Product, Record, Result, Server, Source};
 
-/// A running server. Dropping it ends a private server, except when it is detached.
+/// A running server. Dropping it ends a private server.
 #[derive(Debug)]
 pub struct Instance {
     pub(crate) server: &'static Server,
@@ -96,19 +96,16 @@ impl Instance {
         self.cluster
     }
 
-    /// Lets a detached server continue to run; the record is the way to stop it. Returns `None` for
-    /// a server in the environment, which the caller must not stop.
+    /// Lets a server continue to run; the record is the way to stop it. Returns `None` for a server
+    /// in the environment, which the caller must not stop.
     pub fn detach(self) -> Option<Record> {
-        let mut cluster = self.cluster?;
-        cluster.release();
         Some(Record {
             name: self.server.name.into(),
             url: self.url,
             product: self.product,
             source: self.source,
-            processes: cluster.identities(),
-            signal: cluster.end_signal(),
-            folder: cluster.folder().into(),
+            signal: self.server.end_signal(),
+            folder: self.cluster?.detach(),
         })
     }
 

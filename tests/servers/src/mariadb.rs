@@ -29,7 +29,6 @@ pub(crate) const SERVER: Server = Server {
     product: "MariaDB",
     packages: &["mariadb-server"],
     programs: &["mariadbd"],
-    accounts: &["mysql"],
     url: "mysql://idem:idem@127.0.0.1:{port}/idem",
     files: &[("accounts.sql", ACCOUNTS)],
     // A separate `tmpdir`: each starting server removes the temporary tables that it finds, even

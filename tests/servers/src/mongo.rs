@@ -23,7 +23,6 @@ pub(crate) const SERVER: Server = Server {
     product: "MongoDB",
     programs: &["mongod"],
     stand_in: Some(&secantus::SERVER),
-    accounts: &["mongodb", "nobody"],
     url: URL,
     arguments: "--bind_ip 127.0.0.1 --nounixsocket --port {port} --dbpath {folder}/data",
     options: "--replSet idem --wiredTigerCacheSizeGB 0.25",

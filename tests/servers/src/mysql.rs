@@ -19,7 +19,6 @@ pub(crate) const SERVER: Server = Server {
     }),
     cached: Some("mysql/usr/sbin"),
     programs: &["mysqld"],
-    accounts: &["mysql", "nobody"],
     url: mariadb::SERVER.url,
     files: mariadb::SERVER.files,
     setup: &[

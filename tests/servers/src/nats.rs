@@ -15,7 +15,6 @@ pub(crate) const SERVER: Server = Server {
     product: "NATS",
     packages: &["nats-server"],
     programs: &["nats-server"],
-    accounts: &["nats", "nobody"],
     url: "nats://127.0.0.1:{port}",
     arguments: "-a 127.0.0.1 -p {port} -sd {folder}/data",
     options: "-js",

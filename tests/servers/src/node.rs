@@ -1,18 +1,20 @@
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::container::Engine;
 use crate::error::Doing;
-use crate::folder::Folder;
+use crate::folder::{Folder, is_in_use};
 use crate::port::Reservation;
-use crate::process::{Identity, STOP, wait_until};
+use crate::process::{children, send, wait_until};
 use crate::server::{Setting, words};
 use crate::tools::{decoded, parse, run, tool};
 use crate::watchdog::NOTE;
-use crate::{Durability, Error, ErrorKind, Options, Product, Result, Server, Signal, Transport};
+use crate::{Durability, Error, ErrorKind, Options, Product, Result, Server, Transport};
 
 const TIME_TO_START: Duration = Duration::from_secs(90);
 /// The image may have to be downloaded first.
@@ -55,7 +57,7 @@ pub(crate) struct Node {
     /// More arguments for the next start of a cluster's node.
     pub(crate) role: &'static str,
     frozen: bool,
-    process: Option<(Child, Identity)>,
+    process: Option<Child>,
 }
 
 impl Node {
@@ -160,13 +162,9 @@ impl Node {
         self.options.transport == Transport::Tls
     }
 
-    pub(crate) fn identity(&self) -> Option<Identity> {
-        self.process.as_ref().map(|(_, identity)| *identity)
-    }
-
     /// Returns whether it runs and is not frozen.
     pub(crate) fn is_running(&self) -> bool {
-        !self.frozen && self.identity().is_some_and(|process| process.is_alive())
+        !self.frozen && is_in_use(self.folder.path())
     }
 
     /// Returns a command with the server's folder and account.
@@ -230,17 +228,13 @@ impl Node {
             Runner::Programs(_) => self.server_command(),
             Runner::Engine(engine) => engine.run(self)?,
         };
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.folder.log());
-        let log = log.and_then(|log| Ok((log.try_clone()?, log)));
-        let (log, errors) = log.doing(|| "cannot write the server's log".into())?;
+        let log = self.folder.open_log()?;
+        let errors = log.try_clone().doing(|| "cannot write the log".into())?;
         let child = command.stdout(log).stderr(errors).process_group(0).spawn();
         let child = child.doing(|| format!("cannot run {}", command.get_program().display()))?;
-        let identity = Identity::of(child.id());
-        self.process = Some((child, identity));
-        self.folder.write(NOTE, &format!("{}\n", identity.pid))
+        let note = format!("{}\n", child.id());
+        self.process = Some(child);
+        self.folder.write(NOTE, &note)
     }
 
     fn probe(&self) -> Result<Product> {
@@ -261,7 +255,7 @@ impl Node {
         };
         let deadline = Instant::now() + patience;
         let failure = loop {
-            let ended = self.process.as_mut().map(|(child, _)| child.try_wait());
+            let ended = self.process.as_mut().map(Child::try_wait);
             if let Some(Ok(Some(status))) = ended {
                 break format!("ended while it started ({status})");
             }
@@ -286,52 +280,54 @@ impl Node {
     /// Sends SIGKILL to the server, then to the processes that it had started, which in PostgreSQL
     /// would otherwise continue until they notice. No process of it runs when this returns.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        let Some(main) = self.identity() else {
+        let Some(main) = &self.process else {
             return Ok(());
         };
-        let mut processes = main.children();
-        main.signal(Signal::Kill);
-        self.forget();
-        processes
-            .iter()
-            .for_each(|child| child.signal(Signal::Kill));
-        processes.push(main);
-        let gone = processes
-            .iter()
-            .all(|process| process.wait_gone(TIME_TO_STOP));
+        let (main, started) = (main.id(), children(main.id()));
+        send(main, Signal::KILL);
+        self.reap();
+        started
+            .into_iter()
+            .for_each(|child| send(child, Signal::KILL));
+        let gone = wait_until(TIME_TO_STOP, || !is_in_use(self.folder.path()));
         let survived = || Error::failed(format!("{} survived SIGKILL", self.server.name));
         gone.then_some(()).ok_or_else(survived)
     }
 
-    /// Sends SIGSTOP to the server and to the processes that it had started.
+    /// Sends SIGSTOP to the server, then to the processes that it had started.
     pub(crate) fn freeze(&mut self) {
-        if let Some(main) = self.identity() {
-            main.send(STOP);
-            main.children().iter().for_each(|child| child.send(STOP));
-            self.frozen = true;
-        }
+        self.send(Signal::STOP);
+        self.frozen = true;
     }
 
     /// Sends SIGCONT to the same processes.
     pub(crate) fn thaw(&mut self) {
-        if let (true, Some(main)) = (self.frozen, self.identity()) {
-            main.children().iter().for_each(Identity::thaw);
-            main.thaw();
+        if self.frozen {
+            self.send(Signal::CONT);
+            self.frozen = false;
         }
-        self.frozen = false;
+    }
+
+    fn send(&self, signal: Signal) {
+        if let Some(main) = self.process.as_ref().map(Child::id) {
+            send(main, signal);
+            children(main)
+                .into_iter()
+                .for_each(|child| send(child, signal));
+        }
     }
 
     /// Ends the server by its own signal for an immediate end.
     pub(crate) fn stop(&mut self) -> Result<()> {
         self.thaw();
-        let Some((child, main)) = &mut self.process else {
+        let Some(child) = &mut self.process else {
             return Ok(());
         };
-        main.signal(self.server.stop_signal);
+        send(child.id(), self.server.stop_signal);
         if !wait_until(TIME_TO_STOP, || !matches!(child.try_wait(), Ok(None))) {
             return self.kill();
         }
-        self.forget();
+        self.reap();
         Ok(())
     }
 
@@ -343,9 +339,9 @@ impl Node {
     }
 
     /// Reaps the process, which has ended or is about to.
-    fn forget(&mut self) {
+    pub(crate) fn reap(&mut self) {
         self.frozen = false;
-        if let Some((mut child, _)) = self.process.take() {
+        if let Some(mut child) = self.process.take() {
             let _ = child.wait();
         }
         let _ = fs::remove_file(self.folder.path().join(NOTE));
@@ -368,7 +364,7 @@ mod tests {
         let runner = Runner::Programs("/bin".into());
         let options = Options::new().with_upstream(upstream);
         let node = Node::new(server("pgbouncer")?, &runner, &options, &folder, 0);
-        folder.remove();
+        std::fs::remove_dir_all(folder.path()).unwrap();
         let (_, file) = server("pgbouncer")?.files[0];
         node.map(|node| node.fill(file))
     }

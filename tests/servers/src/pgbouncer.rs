@@ -11,7 +11,6 @@ pub(crate) const SERVER: Server = Server {
     product: "PgBouncer",
     packages: &["pgbouncer"],
     programs: &["pgbouncer"],
-    accounts: &["postgres"],
     upstream: Some(postgres::SERVER.name),
     url: postgres::SERVER.url,
     // `auth_type=any` accepts every client, as the user of the database line.

@@ -1,9 +1,11 @@
 use std::path::Path;
 
+use rustix::process::Signal;
+
 use crate::node::Node;
 use crate::server::{Image, Setting, Tls};
 use crate::tools::{ask, holds, tool};
-use crate::{Product, Result, Server, Signal};
+use crate::{Product, Result, Server};
 
 /// PostgreSQL: superuser `postgres`, no password, database `idem`.
 pub(crate) const SERVER: Server = Server {
@@ -12,7 +14,6 @@ pub(crate) const SERVER: Server = Server {
     programs: &["postgres", "initdb"],
     // Debian keeps the programs of each major version in a separate folder, outside `$PATH`.
     folder: Some("/usr/lib/postgresql/*/bin"),
-    accounts: &["postgres"],
     url: "postgres://postgres@127.0.0.1:{port}/idem",
     setup: &["initdb -U postgres --auth=trust -E UTF8 --locale=C --no-sync -D {folder}/data"],
     // Without a unix socket, whose path may be too long for the system.
@@ -26,7 +27,7 @@ pub(crate) const SERVER: Server = Server {
         scheme: None,
     }),
     setting: Setting::Arguments("-c {name}={value}"),
-    stop_signal: Signal::Quit,
+    stop_signal: Signal::QUIT,
     image: Some(Image {
         environment: &[
             ("POSTGRES_HOST_AUTH_METHOD", "trust"),

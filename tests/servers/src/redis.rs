@@ -10,7 +10,6 @@ pub(crate) const SERVER: Server = Server {
     product: "Redis",
     packages: &["redis-server"],
     programs: &["redis-server"],
-    accounts: &["redis", "nobody"],
     url: "redis://127.0.0.1:{port}",
     // Of two with one name the later counts.
     arguments: "--bind 127.0.0.1 --protected-mode no --port {port} --dir {folder}",

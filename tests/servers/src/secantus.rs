@@ -23,7 +23,6 @@ pub(crate) const SERVER: Server = Server {
     product: "secantusd (MongoDB-compatible)",
     cached: Some("secantus/bin"),
     programs: &["secantusd-rs"],
-    accounts: &["mongodb", "nobody"],
     url: mongo::URL,
     arguments: "--host 127.0.0.1 --port {port} --storage-path {folder}/data \
                 --cache-size 256M --log-level WARNING",

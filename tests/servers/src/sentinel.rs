@@ -28,7 +28,6 @@ pub(crate) const SERVER: Server = Server {
     product: "Redis Sentinel",
     packages: redis::SERVER.packages,
     programs: redis::SERVER.programs,
-    accounts: redis::SERVER.accounts,
     upstream: Some(redis::SERVER.name),
     url: redis::SERVER.url,
     files: &[(

@@ -1,12 +1,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::node::Node;
 use crate::tools::{connect, environment, find, holds};
 use crate::unpacked::{self, Unpacked};
-use crate::{ErrorKind, Result, Signal, packages};
+use crate::{ErrorKind, Result, packages};
 
 /// One database: how to find, install, start and reach it. Everything else (ports, folders,
 /// waiting, killing, stopping, containers) is common to all.
@@ -29,8 +30,6 @@ pub struct Server {
     pub(crate) folder: Option<&'static str>,
     /// Another server that speaks its protocol, for machines without it.
     pub(crate) stand_in: Option<&'static Server>,
-    /// The system accounts for the server when tests run as root; the first existing one is used.
-    pub(crate) accounts: &'static [&'static str],
     pub(crate) upstream: Option<&'static str>,
     /// The number of its processes.
     pub(crate) nodes: usize,
@@ -121,7 +120,6 @@ impl Server {
             programs: &[],
             folder: None,
             stand_in: None,
-            accounts: &["nobody"],
             upstream: None,
             nodes: 1,
             ports: 1,
@@ -134,7 +132,7 @@ impl Server {
             durable: "",
             tls: None,
             setting: Setting::Refused,
-            stop_signal: Signal::Term,
+            stop_signal: Signal::TERM,
             image: None,
             accepts: |_| true,
             install: packages::install_for,
@@ -216,6 +214,18 @@ impl Server {
             }
             answer => answer,
         }
+    }
+
+    /// Returns the number of the signal for a server whose data is discarded: then no node has to wait until the
+    /// others know that it leaves.
+    pub(crate) fn end_signal(&self) -> i32 {
+        let is_single = self.nodes == 1;
+        let signal = if is_single {
+            self.stop_signal
+        } else {
+            Signal::KILL
+        };
+        signal.as_raw()
     }
 
     pub(crate) fn programs_variable(&self) -> String {

@@ -17,7 +17,6 @@ pub(crate) const SERVER: Server = Server {
     }),
     cached: Some("valkey/usr/bin"),
     programs: &["valkey-server"],
-    accounts: &["valkey", "nobody"],
     image: Some(Image {
         arguments: &["valkey-server"],
         question: "valkey-cli INFO server | sed -n s/^valkey_version://p",

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use idem_servers::{
-    Durability, ErrorKind, Identity, Instance, Options, Transport, server, start_private,
-};
+use idem_servers::{Durability, ErrorKind, Instance, Options, Transport, server, start_private};
 use libtest_mimic::Trial;
 
 use crate::{Outcome, cases};
@@ -101,11 +99,11 @@ pub(crate) fn is_removed<S>(name: &str, server: S, answer: &str, urls: &[String]
     let mut processes = Vec::new();
     for number in 0..urls.len() {
         let note = std::fs::read_to_string(whole.join(format!("{number}/pid")))?;
-        processes.push(Identity::of(note.trim().parse()?));
+        processes.push(Path::new("/proc").join(note.trim()));
     }
-    assert!(processes.iter().all(Identity::is_alive));
+    assert!(processes.iter().all(|process| process.exists()));
     drop(server);
-    assert!(!processes.iter().any(Identity::is_alive));
+    assert!(!processes.iter().any(|process| process.exists()));
     assert!(!whole.exists());
     urls.iter().try_for_each(|url| is_silent(name, url))
 }
