@@ -1,7 +1,7 @@
 //! `cargo xtask servers`: private servers that stay up.
 
 use clap::Subcommand;
-use idem_servers::{Lifetime, Options, State, server};
+use idem_servers::{Options, State, server};
 
 use crate::Result;
 use crate::pool::Pool;
@@ -57,8 +57,7 @@ fn up(state: &mut State, names: &[String]) -> Result {
     if new.is_empty() {
         return Ok(());
     }
-    let options = Options::new().with_lifetime(Lifetime::Detached);
-    let pool = Pool::beside(state.records()).start(&new, &options)?;
+    let pool = Pool::beside(state.records()).start(&new, &Options::new())?;
     let complete = pool.missing().is_empty();
     for instance in pool.into_instances() {
         // A server from the environment is not ended here.

@@ -1,26 +1,25 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::folder::{Account, Folder};
-use crate::node::{AUTHORITY, Node, Runner};
+use crate::error::Doing;
+use crate::folder::{Folder, NOBODY, is_root};
+use crate::node::{Node, Runner};
 use crate::process::retry;
-use crate::watchdog::{Watchdog, remove_container};
-use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, Signal};
+use crate::watchdog::Watchdog;
+use crate::{Error, Options, Product, Result, Server};
 
 const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
 
 /// A private cluster whose nodes can be killed and started again one by one. Nodes are numbered
 /// from 0.
 ///
-/// Dropping it ends the nodes and removes their data, except when it is detached.
+/// Dropping it ends the nodes and removes their data.
 #[derive(Debug)]
 pub struct Cluster {
     server: &'static Server,
     nodes: Vec<Node>,
-    urls: Vec<String>,
-    product: Product,
     folder: Folder,
-    is_released: bool,
+    /// Ends the nodes; `None` once they are detached.
     watchdog: Option<Watchdog>,
 }
 
@@ -30,23 +29,16 @@ impl Cluster {
         runner: &Runner,
         options: &Options,
     ) -> Result<Self> {
-        let account = match runner {
-            Runner::Programs(_) => Account::first_of(server.accounts)?,
-            Runner::Engine(_) => None,
-        };
+        // Most servers refuse to run as root; the client of a container engine may need it.
+        let runs_programs = matches!(runner, Runner::Programs(_));
+        let owner = (runs_programs && is_root()).then_some(NOBODY);
+        let folder = Folder::create(server.name, owner)?;
         let mut cluster = Self {
             server,
             nodes: Vec::new(),
-            urls: Vec::new(),
-            product: Product::new(server.product, None),
-            folder: Folder::create(server.name, account)?,
-            is_released: false,
-            watchdog: None,
+            watchdog: Some(Watchdog::start(folder.path(), server.end_signal())?),
+            folder,
         };
-        if options.lifetime == Lifetime::Scoped {
-            let watchdog = Watchdog::start(cluster.folder.path(), server.stop_signal)?;
-            cluster.watchdog = Some(watchdog);
-        }
         for number in 0..server.nodes {
             let node = Node::new(server, runner, options, &cluster.folder, number)?;
             cluster.nodes.push(node);
@@ -56,8 +48,7 @@ impl Cluster {
         for node in &mut cluster.nodes {
             node.set("peers", peers.join(","));
         }
-        cluster.product = server.kind.begin(&mut cluster.nodes)?;
-        cluster.urls = cluster.nodes.iter().map(Node::url).collect();
+        (server.begin)(&mut cluster.nodes)?;
         Ok(cluster)
     }
 
@@ -72,17 +63,18 @@ impl Cluster {
     ///
     /// Panics if there is no node with that number.
     pub fn url(&self, node: usize) -> &str {
-        &self.urls[node]
+        &self.nodes[node].url
     }
 
     /// Returns all nodes' URLs with commas between them, as in `IDEM_GALERA_URL`.
     pub(crate) fn urls(&self) -> String {
-        self.urls.join(",")
+        let urls: Vec<_> = self.nodes.iter().map(|node| &*node.url).collect();
+        urls.join(",")
     }
 
     /// Returns the product that answers there.
     pub fn product(&self) -> &Product {
-        &self.product
+        &self.first().product
     }
 
     /// Kills a node with SIGKILL. The others continue without it after two to three seconds. In
@@ -109,9 +101,9 @@ impl Cluster {
     /// with its data on disk, which in a fast cluster is nothing.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         self.node(node)?.stop()?;
-        let kind = self.server.kind;
+        let may_return = self.server.may_return;
         let others = running(&self.nodes);
-        eventually(|| kind.may_return(&self.nodes[node], &others))?;
+        eventually(|| may_return(&self.nodes[node], &others))?;
         let size = others.len() + 1;
         self.nodes[node].restart()?;
         self.wait_for_size(size)
@@ -125,71 +117,37 @@ impl Cluster {
 
     fn node(&mut self, node: usize) -> Result<&mut Node> {
         let count = self.nodes.len();
-        let missing = || Error::setting(format!("there is no node {node}, only 0..{count}"));
+        let missing = || Error::failed(format!("there is no node {node}, only 0..{count}"));
         self.nodes.get_mut(node).ok_or_else(missing)
     }
 
-    fn clear(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.is_released, true) {
-            return Ok(());
+    pub(crate) fn first(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// Lets the nodes continue to run. Returns their folder.
+    pub(crate) fn detach(mut self) -> PathBuf {
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss();
         }
-        remove_container(self.folder.path());
-        let end = match self.end_signal() {
-            Signal::Kill => Node::kill,
-            _ => Node::stop,
-        };
-        let ended = self.nodes.iter_mut().try_for_each(end);
-        self.folder.remove();
-        self.watchdog = None;
-        ended
-    }
-
-    /// Returns the signal for a server whose data is discarded: then no node has to wait until the
-    /// others know that it leaves.
-    pub(crate) fn end_signal(&self) -> Signal {
-        match self.server.nodes {
-            1 => self.server.stop_signal,
-            _ => Signal::Kill,
-        }
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    pub(crate) fn tls_url(&self) -> Option<String> {
-        self.nodes.first()?.tls_url()
-    }
-
-    pub(crate) fn ca_certificate(&self) -> Option<PathBuf> {
-        let path = self.nodes.first()?.folder.path().join(AUTHORITY);
-        path.is_file().then_some(path)
-    }
-
-    pub(crate) fn identities(&self) -> Vec<Identity> {
-        self.nodes.iter().filter_map(Node::identity).collect()
-    }
-
-    /// Releases a detached cluster.
-    pub(crate) fn release(&mut self) {
-        self.is_released = true;
+        self.folder.path().into()
     }
 }
 
 /// Also after a start that failed half-way.
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = self.clear();
+        if let Some(watchdog) = self.watchdog.take() {
+            self.nodes.iter_mut().for_each(Node::thaw);
+            watchdog.end(|| self.nodes.iter_mut().for_each(Node::reap));
+        }
     }
 }
 
 /// Does the same as [`Cluster::wait_for_size`].
 pub(crate) fn wait_for_size(nodes: &[Node], size: usize) -> Result<()> {
-    let settled = eventually(|| nodes[0].server.kind.check(&running(nodes), size));
-    settled.map_err(|reason| {
-        let what = format!("the cluster did not become one of {size} nodes");
-        Error::failed(what).with_source(reason)
-    })
+    eventually(|| (nodes[0].server.check)(&running(nodes), size))
+        .doing(|| format!("the cluster did not become one of {size} nodes"))
 }
 
 fn running(nodes: &[Node]) -> Vec<&Node> {
@@ -203,30 +161,18 @@ pub(crate) fn eventually<T>(done: impl FnMut() -> Result<T>) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::Cluster;
-    use crate::folder::{Account, is_root};
+    use crate::folder::{NOBODY, is_root};
     use crate::node::Runner;
-    use crate::server::Kind;
-    use crate::{Error, Options, Product, Result, Server};
-
-    #[derive(Debug)]
-    struct Broken;
+    use crate::{Error, Options, Server};
 
     /// Fails with its reason.
     static BROKEN: Server = Server {
         programs: &["sh"],
         files: &[("run", "id -u; echo the disk is on fire >&2; exit 3")],
         arguments: "run",
-        ..Server::new("broken", &Broken)
+        ..Server::new("broken", |_, _, _| Err(Error::failed("does not answer")))
     };
-
-    impl Kind for Broken {
-        fn probe(&self, _url: &str, _programs: &Path) -> Result<Product> {
-            Err(Error::failed("does not answer"))
-        }
-    }
 
     #[test]
     fn a_server_that_does_not_start_shows_its_log_and_does_not_run_as_root() {
@@ -236,8 +182,7 @@ mod tests {
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.contains("\n    the disk is on fire"), "{error}");
         if is_root() {
-            let nobody = Account::first_of(&["nobody"]).unwrap().unwrap();
-            let line = format!("\n    {}\n", nobody.uid);
+            let line = format!("\n    {NOBODY}\n");
             assert!(error.contains(&line), "{error}");
         }
     }

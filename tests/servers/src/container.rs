@@ -3,9 +3,9 @@ use std::process::Command;
 
 use crate::node::Node;
 use crate::server::{Image, words};
-use crate::tools::{ask, parse};
+use crate::tools::{ask, environment, parse};
 use crate::watchdog::REMOVE;
-use crate::{Error, Product, Result, variable};
+use crate::{Error, Product, Result, Server, variable};
 
 /// The client programs, with the option that names an engine, and how they print its machine.
 const CLIENTS: &[(&[&str], &str, &str)] = &[
@@ -20,13 +20,17 @@ pub(crate) struct Engine {
     client: Vec<String>,
     /// The host at which it publishes ports.
     address: String,
+    image: Image,
 }
 
 impl Engine {
-    /// Returns the engine that answers: the one that `DOCKER_HOST` names, if it is set, otherwise
-    /// the clients' own.
-    pub(crate) fn find() -> Result<Self> {
-        let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+    /// Returns the engine that answers, for the image of a server: the one that `DOCKER_HOST`
+    /// names, if it is set, otherwise the clients' own.
+    pub(crate) fn find(server: &Server) -> Result<Self> {
+        let product = server.product;
+        let missing = || Error::missing(format!("there is no container image of {product}"));
+        let image = server.image.ok_or_else(missing)?;
+        let host = environment("DOCKER_HOST").unwrap_or_default();
         for (client, option, format) in CLIENTS {
             let mut client = client.to_vec();
             if !host.is_empty() {
@@ -34,14 +38,15 @@ impl Engine {
             }
             let mut info = Command::new(client[0]);
             info.args(&client[1..]).args(["info", "--format", format]);
-            let name = ask(&mut info, "").unwrap_or_default();
-            if name.trim().is_empty() {
-                continue;
+            let name = ask(&mut info).unwrap_or_default();
+            if !name.trim().is_empty() {
+                check_licence(&image)?;
+                return Ok(Self {
+                    client: client.into_iter().map(Into::into).collect(),
+                    address: address(&host, name.trim())?,
+                    image,
+                });
             }
-            return Ok(Self {
-                client: client.into_iter().map(Into::into).collect(),
-                address: address(&host, name.trim())?,
-            });
         }
         let what = "no container engine answers `docker info` or `podman --remote info`";
         Err(Error::missing(what))
@@ -59,8 +64,7 @@ impl Engine {
 
     /// Returns the command that runs a server in a container, until that is removed.
     pub(crate) fn run(&self, node: &Node) -> Result<Command> {
-        let image = image(node)?;
-        let name = name(node);
+        let (image, name) = (self.image, name(node));
         let quoted = self.client.iter().map(|word| format!("'{word}'"));
         let client = quoted.collect::<Vec<_>>().join(" ");
         let remove = format!("{client} rm --force --volumes {name}\n");
@@ -77,10 +81,9 @@ impl Engine {
             command.args(["--env", variable]);
         }
         let server = node.server;
-        let other = std::env::var(variable(server.name, "IMAGE")).unwrap_or_default();
-        let reference = Some(other.as_str()).filter(|other| !other.is_empty());
-        command.arg(reference.unwrap_or(image.default));
+        let other = environment(&variable(server.name, "IMAGE"));
         command
+            .arg(other.as_deref().unwrap_or(image.default))
             .args(image.arguments)
             .args(words(server.options))
             .args(words(server.fast));
@@ -91,12 +94,12 @@ impl Engine {
     /// Runs the image's client program in the container: a port may take connections before the
     /// server does, and a machine may not have the program.
     pub(crate) fn probe(&self, node: &Node) -> Result<Product> {
-        let question = image(node)?.question;
+        let question = self.image.question;
         if question.is_empty() {
-            return node.server.probe(&node.url());
+            return node.server.probe(&node.url);
         }
         let mut command = self.command();
-        let printed = ask(command.args(["exec", &name(node)]).args(question), "")?;
+        let printed = ask(command.args(["exec", &name(node), "sh", "-c", question]))?;
         let product = Product::returned(node.server.product, &printed);
         match product.version {
             Some(_) => Ok(product),
@@ -111,15 +114,9 @@ fn name(node: &Node) -> String {
     folder.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn image(node: &Node) -> Result<Image> {
-    let product = node.server.product;
-    let missing = || Error::missing(format!("there is no container image of {product}"));
-    node.server.image.ok_or_else(missing)
-}
-
 /// Checks that the user has accepted the image's licence. The container gets the variable, too.
-pub(crate) fn check_licence(image: &Image) -> Result<()> {
-    let is_accepted = |variable: &str| std::env::var(variable).is_ok_and(|value| value == "Y");
+fn check_licence(image: &Image) -> Result<()> {
+    let is_accepted = |variable: &str| environment(variable).is_some_and(|value| value == "Y");
     match image.licence.filter(|variable| !is_accepted(variable)) {
         Some(variable) => Err(Error::missing(format!(
             "the licence of its image is not accepted ({variable}=Y does so)"

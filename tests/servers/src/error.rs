@@ -10,13 +10,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// No source has such a server; the message says how to get one.
     Missing,
-    /// A setting (environment variable, name) is wrong.
-    Setting,
-    /// A server or tool exists and failed.
+    /// A server or tool exists and failed, or a setting is wrong.
     Failed,
 }
 
 /// Why a server is not running.
+#[derive(thiserror::Error)]
+#[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -29,12 +29,7 @@ impl Error {
         Self::new(ErrorKind::Missing, message)
     }
 
-    /// Creates an error for a wrong setting.
-    pub fn setting(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Setting, message)
-    }
-
-    /// Creates an error for a failed action.
+    /// Creates an error for a failed action or a wrong setting.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Failed, message)
     }
@@ -60,37 +55,21 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
 /// Prints the message with its causes, as `main` and a failed test show it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
+        let mut causes = std::iter::successors(self.source(), |&error| error.source());
+        causes.try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
-
-/// Turns an I/O error into a failure that names the action.
+/// Turns an error into a failure that names the action.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T> Doing<T> for std::io::Result<T> {
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> Doing<T> for std::result::Result<T, E> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| Error::failed(what()).with_source(error))
     }

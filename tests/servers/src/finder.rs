@@ -1,11 +1,14 @@
+use std::error::Error as _;
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::container::{Engine, check_licence};
+use crate::container::Engine;
+use crate::error::Doing;
 use crate::node::Runner;
 use crate::server::Setting;
+use crate::tools::environment;
 use crate::{Cluster, Error, ErrorKind, Instance, Options, Result, Server, Transport, server};
 
 /// The sources of a server, in the order of the search.
@@ -33,7 +36,7 @@ impl Source {
         let found = known.find(|source| source.to_string() == text);
         found.ok_or_else(|| {
             let known = Self::ORDER.map(|source| source.to_string()).join(", ");
-            Error::setting(format!("{}={text}: it is one of {known}", Self::VARIABLE))
+            Error::failed(format!("{}={text}: it is one of {known}", Self::VARIABLE))
         })
     }
 }
@@ -65,7 +68,7 @@ pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
 /// As for [`start_private`].
 pub fn start_private_cluster(name: &str, options: &Options) -> Result<Cluster> {
     let cluster = start_private(name, options)?.into_cluster();
-    cluster.ok_or_else(|| Error::setting(format!("{name} is not a cluster")))
+    cluster.ok_or_else(|| Error::failed(format!("{name} is not a cluster")))
 }
 
 /// Gets a server from the first source that has it.
@@ -102,12 +105,9 @@ impl Finder {
     ///
     /// An error when that variable names no source.
     pub fn from_env() -> Result<Self> {
-        match std::env::var(Source::VARIABLE) {
-            Ok(text) if !text.is_empty() => {
-                Source::named(&text).map(|source| Self::new().with_sources(&[source]))
-            }
-            _ => Ok(Self::new()),
-        }
+        let forced = environment(Source::VARIABLE).map(|text| Source::named(&text));
+        let forced = forced.transpose()?;
+        Ok(forced.map_or_else(Self::new, |source| Self::new().with_sources(&[source])))
     }
 
     /// Uses only these sources, in this order.
@@ -151,7 +151,12 @@ impl Finder {
         let mut tried = Vec::new();
         for source in &self.sources {
             match self.try_source(server, *source) {
-                Err(error) if error.kind() == ErrorKind::Missing => tried.push(error.to_string()),
+                Err(error) if error.kind() == ErrorKind::Missing => {
+                    if error.source().is_some() {
+                        (self.progress)(&format!("{error:?}"));
+                    }
+                    tried.push(error.to_string());
+                }
                 other => return other,
             }
         }
@@ -166,15 +171,13 @@ impl Finder {
     /// Refuses options that the server does not support.
     fn check(&self, server: &Server) -> Result<()> {
         let name = server.name;
-        if let (Setting::Refused, Some((setting, _))) =
-            (server.setting, self.options.settings.first())
-        {
+        if let (Setting::Refused, [(setting, _), ..]) = (server.setting, &*self.options.settings) {
             let what = format!("{name} takes no settings (here: {setting})");
-            return Err(Error::setting(what));
+            return Err(Error::failed(what));
         }
         if server.tls.is_none() && self.options.transport == Transport::Tls {
             let what = format!("{name} is started without TLS only");
-            return Err(Error::setting(what));
+            return Err(Error::failed(what));
         }
         Ok(())
     }
@@ -189,7 +192,7 @@ impl Finder {
             Source::Env => return from_environment(server),
             Source::Container => return self.in_container(server),
             Source::Local => {}
-            Source::Packages => server.kind.install(server, self.progress)?,
+            Source::Packages => (server.install)(server, self.progress)?,
         }
         let programs = programs(server)?;
         let runs = server.in_folder(&programs);
@@ -198,32 +201,26 @@ impl Finder {
     }
 
     fn in_container(&self, server: &'static Server) -> Result<Instance> {
-        let product = server.product;
-        let Some(image) = server.image else {
-            let what = format!("there is no container image of {product}");
-            return Err(Error::missing(what));
-        };
-        let engine = Engine::find()?;
-        check_licence(&image)?;
-        (self.progress)(&format!("starting a container of {product}"));
+        let engine = Engine::find(server)?;
+        (self.progress)(&format!("starting a container of {}", server.product));
         Cluster::start(server, &Runner::Engine(engine), &self.options)
             .map(|cluster| Instance::own(server, Source::Container, cluster))
-            .map_err(|error| {
-                (self.progress)(&format!("{error:?}"));
-                Error::missing("its container did not start").with_source(error)
-            })
+            .map_err(|error| Error::missing("its container did not start").with_source(error))
     }
 }
 
 fn from_environment(server: &'static Server) -> Result<Instance> {
     let variable = server.url_variable();
-    let Some(url) = std::env::var(&variable).ok().filter(|url| !url.is_empty()) else {
-        return Err(Error::missing(format!("{variable} is not set")));
-    };
-    let product = server
-        .probe(&url)
-        .map_err(|error| Error::setting(variable).with_source(error))?;
-    Ok(Instance::remote(server, url, product))
+    let missing = || Error::missing(format!("{variable} is not set"));
+    let url = environment(&variable).ok_or_else(missing)?;
+    let product = server.probe(&url);
+    Ok(Instance {
+        server,
+        source: Source::Env,
+        product: product.doing(|| variable)?,
+        url,
+        cluster: None,
+    })
 }
 
 fn programs(server: &Server) -> Result<PathBuf> {
@@ -234,7 +231,7 @@ fn programs(server: &Server) -> Result<PathBuf> {
     }
     let (variable, folder) = (server.programs_variable(), folder.display());
     let what = format!("{variable}={folder}: not an absolute path of a folder");
-    Err(Error::setting(what))
+    Err(Error::failed(what))
 }
 
 #[cfg(test)]

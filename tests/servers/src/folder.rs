@@ -1,39 +1,49 @@
-use std::fs;
-use std::hash::{BuildHasher, RandomState};
+use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use crate::Result;
 use crate::error::Doing;
-use crate::{Error, Result};
+use crate::process::retry;
 
-/// A folder for one server, which the server's account may enter and write to.
+const LOG: &str = "log";
+const TIME_TO_LOCK: Duration = Duration::from_secs(5);
+/// The number of the system account `nobody`, and of its group.
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// A folder for one server, or for one process of it, which the server's account may write to.
+///
+/// Processes that log there hold a lock on the log: it shows whether one still runs, whatever its
+/// number is, and whichever process started it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    owner: Option<Account>,
+    owner: Option<u32>,
 }
 
 impl Folder {
-    pub(crate) fn create(name: &str, owner: Option<Account>) -> Result<Self> {
-        let random = RandomState::new().hash_one(std::process::id());
-        let path = std::env::temp_dir().join(format!("idem-{name}-{random:016x}"));
-        Self::at(path, 0o755, owner)
+    /// Creates a folder for a server under this account; `None` is the current one.
+    pub(crate) fn create(name: &str, owner: Option<u32>) -> Result<Self> {
+        let prefix = format!("idem-{name}-");
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
+        let path = folder.doing(|| "cannot create a folder".into())?.keep();
+        let folder = Self { path, owner };
+        folder.hand_over(&folder.path, 0o755)?;
+        Ok(folder)
     }
 
     /// Creates a folder within it, for one process of the server, with a folder for its data, which
     /// no other account enters.
     pub(crate) fn within(&self, name: &str) -> Result<Self> {
-        let folder = Self::at(self.path.join(name), 0o755, self.owner)?;
-        Self::at(folder.path.join("data"), 0o700, self.owner)?;
-        Ok(folder)
-    }
-
-    fn at(path: PathBuf, mode: u32, owner: Option<Account>) -> Result<Self> {
-        fs::create_dir(&path).doing(|| format!("cannot create {}", path.display()))?;
+        let (path, owner) = (self.path.join(name), self.owner);
         let folder = Self { path, owner };
-        folder.hand_over(&folder.path, mode)?;
+        for (path, mode) in [(&folder.path, 0o755), (&folder.path.join("data"), 0o700)] {
+            fs::create_dir(path).doing(|| format!("cannot create {}", path.display()))?;
+            folder.hand_over(path, mode)?;
+        }
         Ok(folder)
     }
 
@@ -50,10 +60,7 @@ impl Folder {
 
     fn hand_over(&self, path: &Path, mode: u32) -> Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
-            .and_then(|()| match self.owner {
-                Some(account) => chown(path, Some(account.uid), Some(account.gid)),
-                None => Ok(()),
-            })
+            .and_then(|()| chown(path, self.owner, self.owner))
             .doing(|| format!("cannot hand {} to the server's account", path.display()))
     }
 
@@ -61,23 +68,33 @@ impl Folder {
     pub(crate) fn settle(&self, command: &mut Command) {
         command.current_dir(&self.path).stdin(Stdio::null());
         command.env("LC_ALL", "C");
-        if let Some(account) = self.owner {
-            command.uid(account.uid).gid(account.gid);
+        if let Some(owner) = self.owner {
+            command.uid(owner).gid(owner);
         }
     }
 
-    pub(crate) fn log(&self) -> PathBuf {
-        self.path.join("log")
+    /// Opens the log for a process that has this file as its output, and locks it until that
+    /// process and those that it starts have ended. Another process must not use it any more.
+    pub(crate) fn open_log(&self) -> Result<File> {
+        let path = self.path.join(LOG);
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.and_then(|log| {
+            retry(TIME_TO_LOCK, || log.try_lock())?;
+            Ok(log)
+        });
+        log.doing(|| format!("cannot write {}", path.display()))
     }
 
     /// Returns the last lines of the server's log, indented, for an error message.
     pub(crate) fn log_tail(&self) -> String {
-        tail(&fs::read_to_string(self.log()).unwrap_or_default())
+        tail(&fs::read_to_string(self.path.join(LOG)).unwrap_or_default())
     }
+}
 
-    pub(crate) fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.path);
-    }
+/// Returns whether a process that logs in that folder still runs.
+pub(crate) fn is_in_use(folder: &Path) -> bool {
+    let log = File::open(folder.join(LOG));
+    log.is_ok_and(|log| matches!(log.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Returns the last lines of a text, each on its own line and indented.
@@ -88,49 +105,15 @@ pub(crate) fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].concat()
 }
 
-/// A system account for a server when tests run as root, because the server refuses to run as root.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Account {
-    pub(crate) uid: u32,
-    gid: u32,
-}
-
-impl Account {
-    /// Returns the first of these accounts that exists; `None` without root: then the server runs
-    /// under the current account.
-    pub(crate) fn first_of(names: &[&str]) -> Result<Option<Self>> {
-        if !is_root() {
-            return Ok(None);
-        }
-        let account = names.iter().find_map(|name| {
-            let [uid, gid] = ["-u", "-g"].map(|flag| number(flag, name));
-            Some(Self {
-                uid: uid?,
-                gid: gid?,
-            })
-        });
-        account.map(Some).ok_or_else(|| {
-            let name = names.first().copied().unwrap_or_default();
-            Error::missing(format!(
-                "the server refuses to run as root and there is no account `{name}`: \
-                 `useradd --system {name}`, or run this as another user"
-            ))
-        })
-    }
-}
-
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn number(flag: &str, name: &str) -> Option<u32> {
-    let output = Command::new("id").args([flag, name]).output().ok()?;
-    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Account, is_root, tail};
+    use std::process::Command;
+
+    use super::{Folder, is_in_use, tail};
 
     #[test]
     fn the_tail_of_a_log_is_its_last_lines_without_the_empty_ones() {
@@ -141,11 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn root_without_the_servers_account_learns_how_to_make_it() {
-        if is_root() {
-            let error = Account::first_of(&["idem-no-such-account"]).unwrap_err();
-            let advice = "useradd --system idem-no-such-account";
-            assert!(error.to_string().contains(advice), "{error}");
-        }
+    fn a_folder_is_in_use_until_the_process_that_logs_there_is_killed() {
+        let folder = Folder::create("folder-test", None).unwrap();
+        assert!(!is_in_use(folder.path()));
+        let mut sleep = Command::new("sleep");
+        sleep.arg("600").stdout(folder.open_log().unwrap());
+        let mut child = sleep.spawn().unwrap();
+        drop(sleep);
+        assert!(is_in_use(folder.path()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_in_use(folder.path()));
+        std::fs::remove_dir_all(folder.path()).unwrap();
     }
 }

@@ -2,28 +2,18 @@ use std::path::PathBuf;
 
 use crate::{Cluster, Error, Product, Record, Result, Server, Source};
 
-/// A running server. Dropping it ends a private server, except when it is detached.
+/// A running server. Dropping it ends a private server.
 #[derive(Debug)]
 pub struct Instance {
-    server: &'static Server,
-    source: Source,
-    url: String,
-    product: Product,
+    pub(crate) server: &'static Server,
+    pub(crate) source: Source,
+    pub(crate) url: String,
+    pub(crate) product: Product,
     /// The processes of a private server.
-    cluster: Option<Cluster>,
+    pub(crate) cluster: Option<Cluster>,
 }
 
 impl Instance {
-    pub(crate) fn remote(server: &'static Server, url: String, product: Product) -> Self {
-        Self {
-            server,
-            source: Source::Env,
-            url,
-            product,
-            cluster: None,
-        }
-    }
-
     pub(crate) fn own(server: &'static Server, source: Source, cluster: Cluster) -> Self {
         Self {
             server,
@@ -63,14 +53,14 @@ impl Instance {
     /// [`Transport::Tls`](crate::Transport::Tls). The server's own certificate is for `localhost`
     /// and 127.0.0.1.
     pub fn ca_certificate(&self) -> Option<PathBuf> {
-        self.cluster.as_ref()?.ca_certificate()
+        self.cluster.as_ref()?.first().ca_certificate()
     }
 
     /// Returns the URL for TLS clients of a server that was started with
     /// [`Transport::Tls`](crate::Transport::Tls) and cannot speak TLS on the port of
     /// [`url`](Self::url): `rediss://localhost:…`.
     pub fn tls_url(&self) -> Option<String> {
-        self.cluster.as_ref()?.tls_url()
+        self.cluster.as_ref()?.first().tls_url()
     }
 
     /// Kills every process of the server with SIGKILL.
@@ -106,19 +96,16 @@ impl Instance {
         self.cluster
     }
 
-    /// Lets a detached server continue to run; the record is the way to stop it. Returns `None` for
-    /// a server in the environment, which the caller must not stop.
+    /// Lets a server continue to run; the record is the way to stop it. Returns `None` for a server
+    /// in the environment, which the caller must not stop.
     pub fn detach(self) -> Option<Record> {
-        let mut cluster = self.cluster?;
-        cluster.release();
         Some(Record {
             name: self.server.name.into(),
             url: self.url,
             product: self.product,
             source: self.source,
-            processes: cluster.identities(),
-            signal: cluster.end_signal(),
-            folder: cluster.folder().into(),
+            signal: self.server.end_signal(),
+            folder: self.cluster?.detach(),
         })
     }
 

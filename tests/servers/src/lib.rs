@@ -27,8 +27,8 @@
 //! ([`Options::with_setting`]). A cluster's nodes are killed one by one: [`start_private_cluster`]
 //! and [`Cluster`].
 //!
-//! The server ends and its folder is removed when the [`Instance`] is dropped. A small watchdog
-//! does the same when the process that holds it is killed or interrupted.
+//! A small watchdog ends the server and removes its folder when the [`Instance`] is dropped, and
+//! when the process that holds it is killed or interrupted.
 //!
 //! The server's own client programs report whether it is ready, and its version.
 //!
@@ -70,9 +70,8 @@ pub use cluster::Cluster;
 pub use error::{Error, ErrorKind, Result};
 pub use finder::{Finder, Source, start_private, start_private_cluster};
 pub use instance::Instance;
-pub use options::{Durability, Lifetime, Options, Transport};
+pub use options::{Durability, Options, Transport};
 pub use packages::{install, is_installed};
-pub use process::{Identity, Signal};
 pub use sentinel::RedisSentinel;
 pub use server::{Product, Server, variable};
 pub use servers::{server, servers};

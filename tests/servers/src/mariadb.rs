@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::server::{Image, Kind, Tls};
+use crate::server::{Image, Tls};
 use crate::tools::{ask, decoded, parse, tool};
 use crate::{Product, Result, Server};
 
@@ -19,12 +19,16 @@ GRANT ALL PRIVILEGES ON *.* TO 'idem'@'localhost' WITH GRANT OPTION;
 GRANT ALL PRIVILEGES ON *.* TO 'idem'@'127.0.0.1' WITH GRANT OPTION;
 ";
 
+/// Starts a container with these accounts: the image's own variables create a user without the
+/// privileges that tests need.
+pub(crate) const WITH_ACCOUNTS: &str = "\
+printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && exec docker-entrypoint.sh \"$@\"";
+
 /// MariaDB: user `idem` with every privilege, password `idem`, database `idem`.
 pub(crate) const SERVER: Server = Server {
     product: "MariaDB",
     packages: &["mariadb-server"],
     programs: &["mariadbd"],
-    accounts: &["mysql"],
     url: "mysql://idem:idem@127.0.0.1:{port}/idem",
     files: &[("accounts.sql", ACCOUNTS)],
     // A separate `tmpdir`: each starting server removes the temporary tables that it finds, even
@@ -54,38 +58,15 @@ pub(crate) const SERVER: Server = Server {
             ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),
             ("ACCOUNTS", ACCOUNTS),
         ],
-        // The image's own variables create a user without the privileges that tests need.
-        arguments: &[
-            "sh",
-            "-c",
-            "printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && \
-             exec docker-entrypoint.sh \"$@\"",
-            "sh",
-            "mariadbd",
-        ],
-        question: &[
-            "mariadb",
-            "-h127.0.0.1",
-            "-uidem",
-            "-pidem",
-            "-BNeSELECT version()",
-        ],
+        arguments: &["sh", "-c", WITH_ACCOUNTS, "sh", "mariadbd"],
+        question: "mariadb -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
         ..Image::new("mariadb:11.8.3", 3306)
     }),
-    ..Server::new("mariadb", &MariaDb)
+    ..Server::new("mariadb", probe)
 };
 
-#[derive(Debug)]
-struct MariaDb;
-
-impl Kind for MariaDb {
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        probe(SERVER.product, url, programs)
-    }
-}
-
 /// Returns the server at `url`, by its version.
-pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
+pub(crate) fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
     let url = parse(url)?;
     let mut client = client(programs);
     client.arg("--protocol=tcp");
@@ -95,8 +76,8 @@ pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product
         client.arg(format!("--user={user}"));
     }
     client.env("MYSQL_PWD", decoded(url.password()).unwrap_or_default());
-    let version = ask(client.arg("--execute=SELECT version()"), "")?;
-    Ok(Product::returned(product, &version))
+    let version = ask(client.arg("--execute=SELECT version()"))?;
+    Ok(Product::returned(server.product, &version))
 }
 
 /// Returns the client program of MariaDB or MySQL, which prints values without column names.

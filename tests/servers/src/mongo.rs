@@ -6,7 +6,7 @@ use bson::{Document, doc};
 
 use crate::error::Doing;
 use crate::node::Node;
-use crate::server::{Image, Kind};
+use crate::server::Image;
 use crate::tools::connect;
 use crate::{Error, Product, Result, Server, secantus};
 
@@ -23,80 +23,61 @@ pub(crate) const SERVER: Server = Server {
     product: "MongoDB",
     programs: &["mongod"],
     stand_in: Some(&secantus::SERVER),
-    accounts: &["mongodb", "nobody"],
     url: URL,
     arguments: "--bind_ip 127.0.0.1 --nounixsocket --port {port} --dbpath {folder}/data",
     options: "--replSet idem --wiredTigerCacheSizeGB 0.25",
     fast: "--journalCommitInterval 500",
     image: Some(Image {
         arguments: &["--bind_ip_all"],
-        question: &[
-            "mongosh",
-            "--quiet",
-            "--eval",
-            "try { rs.status() } catch (error) { \
-             rs.initiate({_id: 'idem', members: [{_id: 0, host: '127.0.0.1:27017'}]}) } \
-             if (!db.hello().isWritablePrimary) quit(1); print(db.version())",
-        ],
+        question: "mongosh --quiet --eval \"try { rs.status() } catch (error) { \
+                   rs.initiate({_id: 'idem', members: [{_id: 0, host: '127.0.0.1:27017'}]}) } \
+                   if (!db.hello().isWritablePrimary) quit(1); print(db.version())\"",
         ..Image::new("mongo:8.0", PORT)
     }),
-    ..Server::new("mongo", &MongoDb)
+    install: |_, progress| secantus::install(progress),
+    is_ready,
+    ..Server::new("mongo", probe)
 };
 
-#[derive(Debug)]
-pub(crate) struct MongoDb;
-
-impl Kind for MongoDb {
-    fn install(&self, _server: &Server, progress: fn(&str)) -> Result<()> {
-        secantus::install(progress)
+/// For a server that requires TLS, or is known only by DNS, this finds nothing else.
+pub(crate) fn probe(_server: &Server, url: &str, _programs: &Path) -> Result<Product> {
+    let unknown = Product::new(SERVER.product, None);
+    if url.starts_with("mongodb+srv:") {
+        return Ok(unknown);
     }
-
-    /// For a server that requires TLS, or is known only by DNS, this finds nothing else.
-    fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
-        let unknown = Product::new(SERVER.product, None);
-        if url.starts_with("mongodb+srv:") {
-            return Ok(unknown);
-        }
-        let mut stream = connect(first_host(url), PORT)?;
-        if url.contains("tls=true") || url.contains("ssl=true") {
-            return Ok(unknown);
-        }
-        ask(&mut stream, doc! { "hello": 1 })?;
-        // Some servers require a login first.
-        let returned = ask(&mut stream, doc! { "buildInfo": 1 });
-        let product = returned.ok().and_then(|returned| named_in(&returned));
-        Ok(product.unwrap_or(unknown))
+    // Of `mongodb://one:27017,two:27017/` the first host has to answer.
+    let mut stream = connect(url.split(',').next().unwrap_or(url), PORT)?;
+    if url.contains("tls=true") || url.contains("ssl=true") {
+        return Ok(unknown);
     }
-
-    /// The server answers before it takes writes. A `mongod` waits for the command that makes it a
-    /// replica set.
-    fn is_ready(&self, node: &Node) -> Result<()> {
-        let mut stream = connect(&node.url(), PORT)?;
-        let state = ask(&mut stream, doc! { "hello": 1 })?;
-        let is = |flag| state.get_bool(flag).unwrap_or(false);
-        if is("isWritablePrimary") {
-            return Ok(());
-        }
-        if is("isreplicaset") {
-            let host = format!("127.0.0.1:{}", node.port(0));
-            let set = doc! { "_id": "idem", "members": [{ "_id": 0, "host": host }] };
-            ask(&mut stream, doc! { "replSetInitiate": set })?;
-        }
-        Err(Error::failed("the node is not the primary"))
-    }
+    ask(&mut stream, doc! { "hello": 1 })?;
+    // Some servers require a login first.
+    let returned = ask(&mut stream, doc! { "buildInfo": 1 });
+    let product = returned.ok().and_then(|returned| named_in(&returned));
+    Ok(product.unwrap_or(unknown))
 }
 
-/// Returns the first host of `mongodb://one:27017,two:27017/`.
-fn first_host(url: &str) -> &str {
-    url.split(',').next().unwrap_or(url)
+/// The server answers before it takes writes. A `mongod` waits for the command that makes it a
+/// replica set.
+pub(crate) fn is_ready(node: &Node) -> Result<()> {
+    let mut stream = connect(&node.url, PORT)?;
+    let state = ask(&mut stream, doc! { "hello": 1 })?;
+    let is = |flag| state.get_bool(flag).unwrap_or(false);
+    if is("isWritablePrimary") {
+        return Ok(());
+    }
+    if is("isreplicaset") {
+        let host = format!("127.0.0.1:{}", node.port(0));
+        let set = doc! { "_id": "idem", "members": [{ "_id": 0, "host": host }] };
+        ask(&mut stream, doc! { "replSetInitiate": set })?;
+    }
+    Err(Error::failed("the node is not the primary"))
 }
 
 /// A secantusd names itself, beside the version of the MongoDB that it follows.
 fn named_in(returned: &Document) -> Option<Product> {
-    let secantus = returned.get_str("secantusVersion").ok();
-    let secantus = secantus.map(|version| Product::new(secantus::SERVER.product, Some(version)));
-    let version = returned.get_str("version").ok();
-    secantus.or_else(|| version.map(|version| Product::new(SERVER.product, Some(version))))
+    let named = |field, name| Some(Product::new(name, Some(returned.get_str(field).ok()?)));
+    named("secantusVersion", secantus::SERVER.product).or_else(|| named("version", SERVER.product))
 }
 
 /// Runs one command on the database `admin`: one document in a frame. MongoDB's shell is in no
@@ -108,9 +89,7 @@ fn ask(stream: &mut TcpStream, mut command: Document) -> Result<Document> {
     const HEAD: usize = 21;
     let what = || "no MongoDB answers".to_owned();
     command.insert("$db", "admin");
-    let body = command
-        .to_vec()
-        .map_err(|error| Error::failed(what()).with_source(error))?;
+    let body = command.to_vec().doing(what)?;
     let length = i32::try_from(HEAD + body.len()).unwrap_or(i32::MAX);
     let mut message = [length, 1, 0, OP_MSG, 0].map(i32::to_le_bytes).concat();
     message.push(0);
@@ -118,8 +97,7 @@ fn ask(stream: &mut TcpStream, mut command: Document) -> Result<Document> {
     stream.write_all(&message).doing(what)?;
     let mut head = [0; HEAD];
     stream.read_exact(&mut head).doing(what)?;
-    let answer = Document::from_reader(stream);
-    let answer = answer.map_err(|error| Error::failed(what()).with_source(error))?;
+    let answer = Document::from_reader(stream).doing(what)?;
     let ok = answer.get("ok").map(ToString::to_string);
     if head[12..16] == OP_MSG.to_le_bytes() && ok.is_some_and(|ok| ok.starts_with('1')) {
         return Ok(answer);
@@ -134,7 +112,7 @@ fn ask(stream: &mut TcpStream, mut command: Document) -> Result<Document> {
 mod tests {
     use bson::doc;
 
-    use super::{first_host, named_in};
+    use super::named_in;
 
     #[test]
     fn a_server_is_not_taken_for_the_mongodb_that_it_follows() {
@@ -143,11 +121,5 @@ mod tests {
         let other = doc! { "version": "8.2.11", "secantusVersion": "0.5.3" };
         assert_eq!(name(other), "secantusd (MongoDB-compatible) 0.5.3");
         assert_eq!(named_in(&doc! {}), None);
-    }
-
-    #[test]
-    fn of_several_hosts_the_first_counts() {
-        assert_eq!(first_host("mongodb://a:1,b:2/?w=1"), "mongodb://a:1");
-        assert_eq!(first_host("mongodb://a:1/?w=1"), "mongodb://a:1/?w=1");
     }
 }

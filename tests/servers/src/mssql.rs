@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use crate::server::{Image, Kind};
+use crate::server::Image;
 use crate::tools::connect;
 use crate::{Product, Result, Server};
 
@@ -17,27 +17,18 @@ pub(crate) const SERVER: Server = Server {
             ("MSSQL_SA_PASSWORD", "Idem_Tests_1"),
             ("MSSQL_PID", "Developer"),
         ],
-        question: &[
-            "sh",
-            "-c",
-            "/opt/mssql-tools18/bin/sqlcmd -b -C -S 127.0.0.1 -U sa -P \"$MSSQL_SA_PASSWORD\" \
-             -h -1 -W -Q \"SET NOCOUNT ON; SELECT SERVERPROPERTY('ProductVersion')\"",
-        ],
+        question: "/opt/mssql-tools18/bin/sqlcmd -b -C -S 127.0.0.1 -U sa -P \"$MSSQL_SA_PASSWORD\" \
+                   -h -1 -W -Q \"SET NOCOUNT ON; SELECT SERVERPROPERTY('ProductVersion')\"",
         licence: Some("ACCEPT_EULA"),
         ..Image::new("mcr.microsoft.com/mssql/server:2022-latest", PORT)
     }),
-    ..Server::new("mssql", &SqlServer)
+    ..Server::new("mssql", probe)
 };
 
-#[derive(Debug)]
-struct SqlServer;
-
-impl Kind for SqlServer {
-    /// Checks that it takes connections. Only clients with a login can read its version.
-    fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
-        connect(url, PORT)?;
-        Ok(Product::new(SERVER.product, None))
-    }
+/// Checks that it takes connections. Only clients with a login can read its version.
+fn probe(server: &Server, url: &str, _programs: &Path) -> Result<Product> {
+    connect(url, PORT)?;
+    Ok(Product::new(server.product, None))
 }
 
 #[cfg(test)]

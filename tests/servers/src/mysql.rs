@@ -1,11 +1,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::mariadb::{self, ACCOUNTS, probe};
-use crate::server::{Image, Kind};
+use crate::Server;
+use crate::mariadb::{self, ACCOUNTS, WITH_ACCOUNTS, probe};
+use crate::server::Image;
 use crate::tools::run;
 use crate::unpacked::Unpacked;
-use crate::{Product, Result, Server};
 
 /// Oracle's MySQL: user `idem` with every privilege, password `idem` (`caching_sha2_password`),
 /// database `idem`.
@@ -14,12 +14,11 @@ pub(crate) const SERVER: Server = Server {
     // Of Debian's suites only sid has it; in the stable ones that name is MariaDB.
     unpacked: Some(Unpacked {
         name: "mysql",
-        suites: &["sid"],
-        packages: &["mysql-server-core", "mysql-client-core"],
+        suites: "sid",
+        packages: "mysql-server-core mysql-client-core",
     }),
     cached: Some("mysql/usr/sbin"),
     programs: &["mysqld"],
-    accounts: &["mysql", "nobody"],
     url: mariadb::SERVER.url,
     files: mariadb::SERVER.files,
     setup: &[
@@ -44,50 +43,29 @@ pub(crate) const SERVER: Server = Server {
     tls: mariadb::SERVER.tls,
     image: Some(Image {
         environment: &[("MYSQL_ALLOW_EMPTY_PASSWORD", "1"), ("ACCOUNTS", ACCOUNTS)],
-        arguments: &[
-            "sh",
-            "-c",
-            "printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && \
-             exec docker-entrypoint.sh \"$@\"",
-            "sh",
-            "mysqld",
-        ],
-        question: &[
-            "mysql",
-            "-h127.0.0.1",
-            "-uidem",
-            "-pidem",
-            "-BNeSELECT version()",
-        ],
+        arguments: &["sh", "-c", WITH_ACCOUNTS, "sh", "mysqld"],
+        question: "mysql -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
         ..Image::new("mysql:9.4.0", 3306)
     }),
-    ..Server::new("mysql", &MySql)
+    accepts,
+    ..Server::new("mysql", probe)
 };
 
-#[derive(Debug)]
-struct MySql;
-
-impl Kind for MySql {
-    /// Checks that `mysqld` is not MariaDB's, as on many systems.
-    fn accepts(&self, folder: &Path) -> bool {
-        let mut mysqld = Command::new(folder.join("mysqld"));
-        let version = run(mysqld.args(["--no-defaults", "--version"]));
-        version.is_ok_and(|version| !version.contains("MariaDB"))
-    }
-
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        probe(SERVER.product, url, programs)
-    }
+/// Checks that `mysqld` is not MariaDB's, as on many systems.
+fn accepts(folder: &Path) -> bool {
+    let mut mysqld = Command::new(folder.join("mysqld"));
+    let version = run(mysqld.args(["--no-defaults", "--version"]));
+    version.is_ok_and(|version| !version.contains("MariaDB"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::SERVER;
+    use super::accepts;
 
     #[test]
     fn a_folder_without_a_mysqld_is_not_taken() {
-        assert!(!SERVER.kind.accepts(Path::new("/nowhere")));
+        assert!(!accepts(Path::new("/nowhere")));
     }
 }

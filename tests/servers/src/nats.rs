@@ -4,7 +4,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::Doing;
-use crate::server::{Image, Kind};
+use crate::server::Image;
 use crate::tools::connect;
 use crate::{Error, Product, Result, Server};
 
@@ -15,27 +15,21 @@ pub(crate) const SERVER: Server = Server {
     product: "NATS",
     packages: &["nats-server"],
     programs: &["nats-server"],
-    accounts: &["nats", "nobody"],
     url: "nats://127.0.0.1:{port}",
     arguments: "-a 127.0.0.1 -p {port} -sd {folder}/data",
     options: "-js",
     image: Some(Image::new("nats:2.10", PORT)),
-    ..Server::new("nats", &Nats)
+    ..Server::new("nats", probe)
 };
 
-#[derive(Debug)]
-struct Nats;
-
-impl Kind for Nats {
-    /// Its package has no client. The server greets a client, once JetStream has read its data,
-    /// with a line that contains its version.
-    fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
-        let mut greeting = String::new();
-        let mut lines = BufReader::new(connect(url, PORT)?);
-        let what = || "no greeting".into();
-        lines.read_line(&mut greeting).doing(what)?;
-        product(&greeting)
-    }
+/// Its package has no client. The server greets a client, once JetStream has read its data,
+/// with a line that contains its version.
+fn probe(_server: &Server, url: &str, _programs: &Path) -> Result<Product> {
+    let mut greeting = String::new();
+    let mut lines = BufReader::new(connect(url, PORT)?);
+    let what = || "no greeting".into();
+    lines.read_line(&mut greeting).doing(what)?;
+    product(&greeting)
 }
 
 fn product(greeting: &str) -> Result<Product> {

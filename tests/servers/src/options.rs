@@ -22,28 +22,17 @@ pub enum Transport {
     Tls,
 }
 
-/// How long a server runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lifetime {
-    /// Until its [`Instance`](crate::Instance) is dropped or the process that holds it is gone.
-    #[default]
-    Scoped,
-    /// Until it is stopped through its [`Record`](crate::Record).
-    Detached,
-}
-
 /// How to start a server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) transport: Transport,
-    pub(crate) lifetime: Lifetime,
     pub(crate) upstream: Option<String>,
     pub(crate) settings: Vec<(String, String)>,
 }
 
 impl Options {
-    /// Creates options for a fast, plain and scoped server.
+    /// Creates options for a fast and plain server.
     pub fn new() -> Self {
         Self::default()
     }
@@ -59,13 +48,6 @@ impl Options {
     #[must_use]
     pub fn with_transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
-        self
-    }
-
-    /// Sets how long the server runs.
-    #[must_use]
-    pub fn with_lifetime(mut self, lifetime: Lifetime) -> Self {
-        self.lifetime = lifetime;
         self
     }
 

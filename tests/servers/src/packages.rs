@@ -1,14 +1,21 @@
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use crate::folder::is_root;
-use crate::tools::run;
+use crate::tools::{on_path, run};
 use crate::{Error, Result, Server};
 
+/// Debian runs this script before an installed package starts its services, and 101 means no. An
+/// existing script (container images have one) is left alone.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
+const APT: &str = r#"
+if [ ! -e "$0" ]; then
+    trap 'rm -f "$0"' EXIT
+    printf '#!/bin/sh\nexit 101\n' > "$0"
+    chmod 755 "$0"
+fi
+apt-get -q -o DPkg::Lock::Timeout=300 "$@"
+"#;
 
 /// Returns whether these packages of the distribution are installed.
 pub fn is_installed(packages: &[&str]) -> bool {
@@ -21,34 +28,19 @@ pub fn is_installed(packages: &[&str]) -> bool {
 }
 
 /// Installs the programs of a server, or unpacks them if it has packages for that and the
-/// distribution has none.
+/// distribution has none, or this user may not install them.
 pub(crate) fn install_for(server: &Server, progress: fn(&str)) -> Result<()> {
-    let mut packages = server.packages.iter();
-    let has_packages = !server.packages.is_empty();
-    match server.unpacked {
-        Some(unpacked) if !(has_packages && packages.all(|package| is_installable(package))) => {
-            unpacked.install(progress)
-        }
-        _ if has_packages => {
-            let list = server.packages.join(" ");
-            progress(&format!("installing packages: {list}"));
-            install(server.packages)
-        }
-        _ => {
-            let what = format!("no package brings {}", server.product);
-            Err(Error::missing(what))
-        }
+    let what = format!("no package brings {}", server.product);
+    let mut installed = Err(Error::missing(what));
+    if !server.packages.is_empty() {
+        let list = server.packages.join(" ");
+        progress(&format!("installing packages: {list}"));
+        installed = install(server.packages);
     }
-}
-
-/// Returns whether the distribution has that package and this user may install it.
-fn is_installable(package: &str) -> bool {
-    if may_install().is_err() || update().is_err() {
-        return false;
+    match (server.unpacked, installed) {
+        (Some(unpacked), Err(_)) => unpacked.install(progress),
+        (_, installed) => installed,
     }
-    let mut show = Command::new("apt-cache");
-    let output = show.args(["show", "--no-all-versions", package]).output();
-    output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
 /// Installs packages of Debian or Ubuntu, without recommended packages and without starting
@@ -60,89 +52,32 @@ fn is_installable(package: &str) -> bool {
 /// instead.
 pub fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
-    may_install()
-        .map_err(|reason| Error::missing(format!("{reason}: `apt-get install {list}`")))?;
-    update()?;
-    let _quiet = NoServices::begin();
-    let mut command = apt();
-    command.args(["install", "-y", "--no-install-recommends"]);
-    run(command.args(packages)).map(drop)
-}
-
-fn may_install() -> Result<(), &'static str> {
-    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    match (is_debian(&release, true), is_root()) {
-        (false, _) => Err("packages can be installed on Debian and Ubuntu only"),
-        (true, false) => Err("not root"),
-        (true, true) => Ok(()),
+    let refused = |reason| Error::missing(format!("{reason}: `apt-get install {list}`"));
+    if on_path("apt-get").is_none() {
+        return Err(refused("packages are installed on Debian and Ubuntu only"));
     }
-}
-
-/// Updates the package lists once per process.
-fn update() -> Result<()> {
-    static DONE: OnceLock<Option<String>> = OnceLock::new();
-    let failure = DONE.get_or_init(|| {
-        let updated = run(apt().arg("update"));
-        updated.err().map(|error| error.to_string())
-    });
-    failure
-        .clone()
-        .map_or(Ok(()), |message| Err(Error::failed(message)))
-}
-
-pub(crate) fn apt() -> Command {
-    let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
-    command.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
-    command
-}
-
-/// Returns whether an `os-release` names Debian, or, if relatives count, a system based on it.
-pub(crate) fn is_debian(release: &str, relatives: bool) -> bool {
-    let mut fields = release.lines().filter_map(|line| line.split_once('='));
-    fields.any(|(name, value)| {
-        let mut ids = value.trim_matches('"').split(' ');
-        (name == "ID" || name == "ID_LIKE" && relatives)
-            && ids.any(|id| id == "debian" || id == "ubuntu" && relatives)
-    })
-}
-
-/// Prevents installed packages from starting their services while it lives: Debian runs this script
-/// first, and 101 means no. An existing script (container images have one) is left alone.
-struct NoServices {
-    ours: bool,
-}
-
-impl NoServices {
-    fn begin() -> Self {
-        let executable = fs::Permissions::from_mode(0o755);
-        let ours = !Path::new(POLICY).exists()
-            && fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok()
-            && fs::set_permissions(POLICY, executable).is_ok();
-        Self { ours }
+    if !is_root() {
+        return Err(refused("not root"));
     }
+    let updated = UPDATED.as_ref();
+    updated.map_err(|reason| Error::failed(reason.clone()))?;
+    apt(&[&["install", "-y", "--no-install-recommends"], packages].concat()).map(drop)
 }
 
-impl Drop for NoServices {
-    fn drop(&mut self) {
-        if self.ours {
-            let _ = fs::remove_file(POLICY);
-        }
-    }
+/// Updates the package lists, once per process.
+static UPDATED: LazyLock<Result<String, String>> =
+    LazyLock::new(|| apt(&["update"]).map_err(|error| error.to_string()));
+
+fn apt(arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new("sh");
+    command.args(["-e", "-c", APT, POLICY]).args(arguments);
+    run(command.env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{install_for, is_debian};
+    use super::install_for;
     use crate::server;
-
-    #[test]
-    fn debian_and_its_relatives_are_known() {
-        assert!(is_debian("NAME=\"Debian GNU/Linux\"\nID=debian\n", false));
-        assert!(is_debian("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", true));
-        assert!(!is_debian("ID=ubuntu\nID_LIKE=debian\n", false));
-        assert!(!is_debian("ID=fedora\nNAME=\"not debian\"\n", true));
-    }
 
     #[test]
     fn nothing_is_installed_for_a_server_without_packages() {

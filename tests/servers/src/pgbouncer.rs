@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use crate::postgres::{self, psql};
-use crate::server::{Kind, Setting};
+use crate::server::Setting;
 use crate::tools::parse;
 use crate::{Product, Result, Server};
 
@@ -11,7 +11,6 @@ pub(crate) const SERVER: Server = Server {
     product: "PgBouncer",
     packages: &["pgbouncer"],
     programs: &["pgbouncer"],
-    accounts: &["postgres"],
     upstream: Some(postgres::SERVER.name),
     url: postgres::SERVER.url,
     // `auth_type=any` accepts every client, as the user of the database line.
@@ -33,20 +32,15 @@ pub(crate) const SERVER: Server = Server {
     arguments: "{folder}/pgbouncer.ini",
     // Of two lines for one setting the last counts.
     setting: Setting::Line("{name} = {value}\n"),
-    ..Server::new("pgbouncer", &PgBouncer)
+    ..Server::new("pgbouncer", probe)
 };
 
-#[derive(Debug)]
-struct PgBouncer;
-
-impl Kind for PgBouncer {
-    /// Checks the server behind it first, then its own console, if that accepts the login.
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        psql(url, programs, "SELECT 1")?;
-        let mut console = parse(url)?;
-        console.set_path("/pgbouncer");
-        let version = psql(console.as_str(), programs, "SHOW VERSION").unwrap_or_default();
-        let version = version.trim().trim_start_matches("PgBouncer ");
-        Ok(Product::returned(SERVER.product, version))
-    }
+/// Checks the server behind it first, then its own console, if that accepts the login.
+fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
+    psql(url, programs, "SELECT 1")?;
+    let mut console = parse(url)?;
+    console.set_path("/pgbouncer");
+    let version = psql(console.as_str(), programs, "SHOW VERSION").unwrap_or_default();
+    let version = version.trim().trim_start_matches("PgBouncer ");
+    Ok(Product::returned(server.product, version))
 }

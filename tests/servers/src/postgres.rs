@@ -1,9 +1,11 @@
 use std::path::Path;
 
+use rustix::process::Signal;
+
 use crate::node::Node;
-use crate::server::{Image, Kind, Setting, Tls};
+use crate::server::{Image, Setting, Tls};
 use crate::tools::{ask, holds, tool};
-use crate::{Product, Result, Server, Signal};
+use crate::{Product, Result, Server};
 
 /// PostgreSQL: superuser `postgres`, no password, database `idem`.
 pub(crate) const SERVER: Server = Server {
@@ -12,7 +14,6 @@ pub(crate) const SERVER: Server = Server {
     programs: &["postgres", "initdb"],
     // Debian keeps the programs of each major version in a separate folder, outside `$PATH`.
     folder: Some("/usr/lib/postgresql/*/bin"),
-    accounts: &["postgres"],
     url: "postgres://postgres@127.0.0.1:{port}/idem",
     setup: &["initdb -U postgres --auth=trust -E UTF8 --locale=C --no-sync -D {folder}/data"],
     // Without a unix socket, whose path may be too long for the system.
@@ -26,7 +27,7 @@ pub(crate) const SERVER: Server = Server {
         scheme: None,
     }),
     setting: Setting::Arguments("-c {name}={value}"),
-    stop_signal: Signal::Quit,
+    stop_signal: Signal::QUIT,
     image: Some(Image {
         environment: &[
             ("POSTGRES_HOST_AUTH_METHOD", "trust"),
@@ -34,38 +35,30 @@ pub(crate) const SERVER: Server = Server {
         ],
         arguments: &["postgres"],
         // While the image creates its data, its server listens only at the socket.
-        question: &[
-            "psql",
-            "-XAtqcSHOW server_version",
-            "postgres://postgres@127.0.0.1/idem",
-        ],
+        question: "psql -XAtqc 'SHOW server_version' postgres://postgres@127.0.0.1/idem",
         ..Image::new("postgres:17.6-alpine", 5432)
     }),
-    ..Server::new("postgres", &Postgres)
+    is_ready,
+    ..Server::new("postgres", probe)
 };
 
-#[derive(Debug)]
-struct Postgres;
+/// A missing login, or a missing database, hides only the version.
+fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
+    let version = psql(url, programs, "SHOW server_version").or_else(|_| {
+        let mut is_ready = tool(programs, &["pg_isready"]);
+        ask(is_ready.args(["-q", "-d", plain(url)]))
+    })?;
+    Ok(Product::returned(server.product, &version))
+}
 
-impl Kind for Postgres {
-    /// A missing login, or a missing database, hides only the version.
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        let version = psql(url, programs, "SHOW server_version").or_else(|_| {
-            let mut is_ready = tool(programs, &["pg_isready"]);
-            ask(is_ready.args(["-q", "-d", plain(url)]), "")
-        })?;
-        Ok(Product::returned(SERVER.product, &version))
+/// Creates the database at the first start.
+fn is_ready(node: &Node) -> Result<()> {
+    let programs = node.programs();
+    if psql(&node.url, programs, "SELECT 1").is_ok() {
+        return Ok(());
     }
-
-    /// Creates the database at the first start.
-    fn is_ready(&self, node: &Node) -> Result<()> {
-        let (url, programs) = (node.url(), node.programs());
-        if psql(&url, programs, "SELECT 1").is_ok() {
-            return Ok(());
-        }
-        let url = url.replace("/idem", "/postgres");
-        psql(&url, programs, "CREATE DATABASE idem").map(drop)
-    }
+    let url = node.url.replace("/idem", "/postgres");
+    psql(&url, programs, "CREATE DATABASE idem").map(drop)
 }
 
 /// Runs one statement and returns what `psql` prints of its rows.
@@ -74,7 +67,7 @@ pub(crate) fn psql(url: &str, programs: &Path, sql: &str) -> Result<String> {
     let beside = SERVER.programs().filter(|_| !holds(programs, &["psql"]));
     let mut psql = tool(beside.as_deref().unwrap_or(programs), &["psql"]);
     psql.env("PGCONNECT_TIMEOUT", "5");
-    ask(psql.args(["-XAtqw", plain(url), "-c", sql]), "")
+    ask(psql.args(["-XAtqw", plain(url), "-c", sql]))
 }
 
 /// Removes the parameters: those of drivers are not those of the client programs.

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::server::{Image, Kind, Setting, Tls};
+use crate::server::{Image, Setting, Tls};
 use crate::tools::{ask, tool};
 use crate::{Error, Product, Result, Server};
 
@@ -10,7 +10,6 @@ pub(crate) const SERVER: Server = Server {
     product: "Redis",
     packages: &["redis-server"],
     programs: &["redis-server"],
-    accounts: &["redis", "nobody"],
     url: "redis://127.0.0.1:{port}",
     // Of two with one name the later counts.
     arguments: "--bind 127.0.0.1 --protected-mode no --port {port} --dir {folder}",
@@ -26,27 +25,17 @@ pub(crate) const SERVER: Server = Server {
     setting: Setting::Arguments("--{name} {value}"),
     image: Some(Image {
         arguments: &["redis-server"],
-        question: &[
-            "sh",
-            "-c",
-            "redis-cli INFO server | sed -n s/^redis_version://p",
-        ],
+        question: "redis-cli INFO server | sed -n s/^redis_version://p",
         ..Image::new("redis:7.4", 6379)
     }),
-    ..Server::new("redis", &Redis("Redis"))
+    ..Server::new("redis", probe)
 };
 
 /// The client program, of Redis or of Valkey.
 pub(crate) const CLIENTS: &[&str] = &["redis-cli", "valkey-cli"];
 
-/// A server that takes Redis's settings, by the name of its product.
-#[derive(Debug)]
-pub(crate) struct Redis(pub(crate) &'static str);
-
-impl Kind for Redis {
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        info(url, programs).map(|info| named_in(&info, self.0))
-    }
+pub(crate) fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
+    info(url, programs).map(|info| named_in(&info, server.product))
 }
 
 /// Returns the client program, for the server at `url`.
@@ -62,7 +51,7 @@ pub(crate) fn client(url: &str, programs: &Path) -> Command {
 /// Returns the answer to `INFO`, empty if the server refuses the login. Fails while the server
 /// still reads its data.
 pub(crate) fn info(url: &str, programs: &Path) -> Result<String> {
-    match ask(client(url, programs).arg("INFO"), "") {
+    match ask(client(url, programs).arg("INFO")) {
         Ok(info) if field(&info, "loading") == Some("1") => {
             Err(Error::failed("the server still reads its data"))
         }

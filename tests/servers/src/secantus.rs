@@ -7,24 +7,28 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::mongo::{self, MongoDb};
-use crate::tools::{find, run};
+use crate::mongo::{self, is_ready, probe};
+use crate::server::words;
+use crate::tools::{on_path, run};
 use crate::unpacked::make_once;
 use crate::{Error, Result, Server, packages};
 
-const CRATE: &str = "secantus-mdb";
-const VERSION: &str = "0.5.3-beta.193";
+/// The crate and its exact version.
+const CRATE: &str = "secantus-mdb@0.5.3-beta.193";
+/// How cargo builds it.
+const INSTALL: &str = "install --quiet --locked --ignore-rust-version --no-default-features \
+                       --features bin";
 
 pub(crate) const SERVER: Server = Server {
     product: "secantusd (MongoDB-compatible)",
     cached: Some("secantus/bin"),
     programs: &["secantusd-rs"],
-    accounts: &["mongodb", "nobody"],
     url: mongo::URL,
     arguments: "--host 127.0.0.1 --port {port} --storage-path {folder}/data \
                 --cache-size 256M --log-level WARNING",
     durable: "--sync-on-commit",
-    ..Server::new("mongo", &MongoDb)
+    is_ready,
+    ..Server::new("mongo", probe)
 };
 
 /// Programs that the build needs, and Debian's packages of them.
@@ -44,10 +48,11 @@ const PROFILE: &[(&str, &str)] = &[
 /// All are [`ErrorKind::Missing`](crate::ErrorKind::Missing): no compiler, no network.
 pub(crate) fn install(progress: fn(&str)) -> Result<()> {
     progress(&format!(
-        "building {CRATE} {VERSION} once, for lack of a mongod: some six minutes"
+        "building {CRATE} once, for lack of a mongod: some six minutes"
     ));
-    let is_missing = |program: &str| find(&[program], None, |_| true).is_none();
-    let missing = TOOLS.iter().filter(|(program, _)| is_missing(program));
+    let missing = TOOLS
+        .iter()
+        .filter(|(program, _)| on_path(program).is_none());
     let missing: Vec<_> = missing.map(|(_, package)| *package).collect();
     let tools = match missing.as_slice() {
         [] => Ok(()),
@@ -55,19 +60,14 @@ pub(crate) fn install(progress: fn(&str)) -> Result<()> {
     };
     let build = |target: &Path, fresh: &Path| run(&mut cargo(target, fresh)).map(drop);
     let built = tools.and_then(|()| make_once("secantus", build));
-    built.map_err(|error| {
-        progress(&format!("{error:?}"));
-        let what = format!("{CRATE} of the Rust registry cannot be built");
-        Error::missing(what).with_source(error)
-    })
+    let what = format!("{CRATE} of the Rust registry cannot be built");
+    built.map_err(|error| Error::missing(what).with_source(error))
 }
 
 /// Builds outside this workspace, whose settings do not apply to it.
 fn cargo(target: &Path, into: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir("/").args(["install", "--quiet", CRATE]);
-    command.args(["--version", VERSION, "--locked", "--ignore-rust-version"]);
-    command.args(["--no-default-features", "--features", "bin"]);
+    command.current_dir("/").args(words(INSTALL)).arg(CRATE);
     command.arg("--root").arg(into);
     command.arg("--target-dir").arg(target);
     command.envs(PROFILE.iter().copied());
@@ -75,18 +75,4 @@ fn cargo(target: &Path, into: &Path) -> Command {
         command.env_remove(variable);
     }
     command
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::{VERSION, cargo};
-
-    #[test]
-    fn that_version_is_built_and_no_other() {
-        let command = cargo(Path::new("/t"), Path::new("/r"));
-        let arguments: Vec<_> = command.get_args().collect();
-        assert!(arguments.contains(&VERSION.as_ref()) && arguments.contains(&"--locked".as_ref()));
-    }
 }

@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use crate::node::Node;
-use crate::redis::{self, Redis, field, info};
-use crate::server::{Kind, Setting};
+use crate::redis::{self, field, info};
+use crate::server::Setting;
 use crate::{Error, Product, Result, Server};
 
 /// One Redis Sentinel that decides alone, for tests only: it watches the master at
@@ -28,7 +28,6 @@ pub(crate) const SERVER: Server = Server {
     product: "Redis Sentinel",
     packages: redis::SERVER.packages,
     programs: redis::SERVER.programs,
-    accounts: redis::SERVER.accounts,
     upstream: Some(redis::SERVER.name),
     url: redis::SERVER.url,
     files: &[(
@@ -42,30 +41,29 @@ pub(crate) const SERVER: Server = Server {
     )],
     arguments: "{folder}/sentinel.conf --sentinel",
     setting: Setting::Line("sentinel {name} idem {value}\n"),
-    ..Server::new("redis-sentinel", &RedisSentinel)
+    is_ready,
+    ..Server::new("redis-sentinel", probe)
 };
 
-impl Kind for RedisSentinel {
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
-        let mut product = Redis("Redis").probe(url, programs)?;
-        product.name += " Sentinel";
-        Ok(product)
-    }
+fn probe(_server: &Server, url: &str, programs: &Path) -> Result<Product> {
+    let mut product = redis::probe(&redis::SERVER, url, programs)?;
+    product.name += " Sentinel";
+    Ok(product)
+}
 
-    /// At first the master of its configuration has to answer, with as many replicas as it has.
-    /// After a restart it may have found another, and a dead one beside it.
-    fn is_ready(&self, node: &Node) -> Result<()> {
-        let own = info(&node.url(), node.programs())?;
-        let watched = field(&own, "master0").unwrap_or_default();
-        let master = node.options.upstream.as_deref().unwrap_or_default();
-        let master = info(master, node.programs()).unwrap_or_default();
-        let wanted = field(&master, "connected_slaves").unwrap_or("0");
-        if known(watched) >= wanted.parse().ok() {
-            return Ok(());
-        }
-        let what = format!("{wanted} replicas are to be watched: {watched}");
-        Err(Error::failed(what))
+/// At first the master of its configuration has to answer, with as many replicas as it has.
+/// After a restart it may have found another, and a dead one beside it.
+fn is_ready(node: &Node) -> Result<()> {
+    let own = info(&node.url, node.programs())?;
+    let watched = field(&own, "master0").unwrap_or_default();
+    let master = node.options.upstream.as_deref().unwrap_or_default();
+    let master = info(master, node.programs()).unwrap_or_default();
+    let wanted = field(&master, "connected_slaves").unwrap_or("0");
+    if known(watched) >= wanted.parse().ok() {
+        return Ok(());
     }
+    let what = format!("{wanted} replicas are to be watched: {watched}");
+    Err(Error::failed(what))
 }
 
 /// Returns how many replicas it knows of a running master, from

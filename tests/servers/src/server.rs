@@ -1,12 +1,13 @@
-use std::fmt::{self, Debug};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::node::Node;
-use crate::tools::{connect, find, holds};
+use crate::tools::{connect, environment, find, holds};
 use crate::unpacked::{self, Unpacked};
-use crate::{Error, ErrorKind, Result, Signal, packages};
+use crate::{ErrorKind, Result, packages};
 
 /// One database: how to find, install, start and reach it. Everything else (ports, folders,
 /// waiting, killing, stopping, containers) is common to all.
@@ -29,8 +30,6 @@ pub struct Server {
     pub(crate) folder: Option<&'static str>,
     /// Another server that speaks its protocol, for machines without it.
     pub(crate) stand_in: Option<&'static Server>,
-    /// The system accounts for the server when tests run as root; the first existing one is used.
-    pub(crate) accounts: &'static [&'static str],
     pub(crate) upstream: Option<&'static str>,
     /// The number of its processes.
     pub(crate) nodes: usize,
@@ -55,8 +54,26 @@ pub struct Server {
     /// The signal that ends it at once, without waiting for its clients.
     pub(crate) stop_signal: Signal,
     pub(crate) image: Option<Image>,
-    pub(crate) kind: &'static dyn Kind,
+    /// Returns whether the programs in that folder are this server's.
+    pub(crate) accepts: fn(&Path) -> bool,
+    /// Installs its programs, and reports long actions.
+    pub(crate) install: fn(&Self, Progress) -> Result<()>,
+    /// Returns the product that answers at the URL of a node. Fails while it does not take
+    /// connections. Prefers client programs from that folder.
+    pub(crate) probe: fn(&Self, &str, &Path) -> Result<Product>,
+    /// Fails while a private server that answers does not count as started yet.
+    pub(crate) is_ready: fn(&Node) -> Result<()>,
+    /// Starts the nodes for the first time and forms a cluster of them.
+    pub(crate) begin: fn(&mut [Node]) -> Result<()>,
+    /// Fails while a stopped node cannot start again beside the other running ones.
+    pub(crate) may_return: fn(&Node, &[&Node]) -> Result<()>,
+    /// Fails, with the reason, if a running node takes no requests or does not see exactly this
+    /// number of nodes.
+    pub(crate) check: fn(&[&Node], usize) -> Result<()>,
 }
+
+/// Receives messages about long actions.
+pub(crate) type Progress = fn(&str);
 
 /// How a server speaks TLS.
 #[derive(Clone, Copy, Debug)]
@@ -77,51 +94,10 @@ pub(crate) enum Setting {
     Line(&'static str),
 }
 
-/// The parts that differ between databases and are no texts.
-pub(crate) trait Kind: Debug + Sync {
-    /// Returns whether the programs in that folder are this server's.
-    fn accepts(&self, _folder: &Path) -> bool {
-        true
-    }
-
-    /// Installs its programs, and reports long actions.
-    fn install(&self, server: &Server, progress: fn(&str)) -> Result<()> {
-        packages::install_for(server, progress)
-    }
-
-    /// Returns more arguments for the next start.
-    fn arguments(&self, _node: &Node) -> String {
-        String::new()
-    }
-
-    /// Returns the product that answers at `url`. Fails while it does not take connections. Prefers
-    /// client programs from the folder `programs`.
-    fn probe(&self, url: &str, programs: &Path) -> Result<Product>;
-
-    /// Fails while a private server that answers does not count as started yet.
-    fn is_ready(&self, _node: &Node) -> Result<()> {
-        Ok(())
-    }
-
-    /// Starts the nodes for the first time and forms a cluster of them.
-    fn begin(&self, nodes: &mut [Node]) -> Result<Product> {
-        nodes.iter_mut().try_for_each(Node::launch)?;
-        let products = nodes.iter_mut().map(Node::wait_ready);
-        let products: Vec<_> = products.collect::<Result<_>>()?;
-        let first = products.into_iter().next();
-        first.ok_or_else(|| Error::setting("a server has nodes"))
-    }
-
-    /// Fails while a stopped node cannot start again beside the other running ones.
-    fn may_return(&self, _node: &Node, _others: &[&Node]) -> Result<()> {
-        Ok(())
-    }
-
-    /// Fails, with the reason, if a running node takes no requests or does not see exactly `size`
-    /// nodes.
-    fn check(&self, _running: &[&Node], _size: usize) -> Result<()> {
-        Ok(())
-    }
+/// Starts all nodes for the first time, and waits until each is ready.
+pub(crate) fn launch(nodes: &mut [Node]) -> Result<()> {
+    nodes.iter_mut().try_for_each(Node::launch)?;
+    nodes.iter_mut().try_for_each(Node::wait_ready)
 }
 
 /// Returns the words of a command line.
@@ -131,7 +107,10 @@ pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Server {
-    pub(crate) const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
+    pub(crate) const fn new(
+        name: &'static str,
+        probe: fn(&Self, &str, &Path) -> Result<Product>,
+    ) -> Self {
         Self {
             name,
             product: name,
@@ -141,7 +120,6 @@ impl Server {
             programs: &[],
             folder: None,
             stand_in: None,
-            accounts: &["nobody"],
             upstream: None,
             nodes: 1,
             ports: 1,
@@ -154,9 +132,15 @@ impl Server {
             durable: "",
             tls: None,
             setting: Setting::Refused,
-            stop_signal: Signal::Term,
+            stop_signal: Signal::TERM,
             image: None,
-            kind,
+            accepts: |_| true,
+            install: packages::install_for,
+            probe,
+            is_ready: |_| Ok(()),
+            begin: launch,
+            may_return: |_, _| Ok(()),
+            check: |_, _| Ok(()),
         }
     }
 
@@ -178,18 +162,14 @@ impl Server {
     /// Returns the folder of its programs on this machine, or of its stand-in's: the one that
     /// `IDEM_…_BIN_DIR` names, if it is set.
     pub fn programs(&self) -> Option<PathBuf> {
-        let named = std::env::var_os(self.programs_variable());
-        if let Some(folder) = named.filter(|folder| !folder.is_empty()) {
-            return Some(folder.into());
-        }
-        find(self.programs, self.folder, |folder| {
-            self.kind.accepts(folder)
-        })
-        .or_else(|| {
-            let folder = unpacked::cache()?.join(self.cached?);
-            holds(&folder, self.programs).then_some(folder)
-        })
-        .or_else(|| self.stand_in?.programs())
+        environment(&self.programs_variable())
+            .map(PathBuf::from)
+            .or_else(|| find(self.programs, self.folder, self.accepts))
+            .or_else(|| {
+                let folder = unpacked::cache()?.join(self.cached?);
+                holds(&folder, self.programs).then_some(folder)
+            })
+            .or_else(|| self.stand_in?.programs())
     }
 
     /// Returns the server whose programs are in that folder: this one or its stand-in.
@@ -217,21 +197,35 @@ impl Server {
     }
 
     /// Returns the product that answers at `url`, without its version if its client program is not
-    /// on this machine.
+    /// on this machine. Of a cluster each node that `url` names has to answer.
     ///
     /// # Errors
     ///
     /// An error when the server does not take connections.
     pub fn probe(&self, url: &str) -> Result<Product> {
-        let answer = self.kind.probe(url, &self.programs().unwrap_or_default());
-        match answer {
+        if let Some((first, others)) = url.split_once(',').filter(|_| self.nodes > 1) {
+            self.probe(others)?;
+            return self.probe(first);
+        }
+        match (self.probe)(self, url, &self.programs().unwrap_or_default()) {
             Err(error) if error.kind() == ErrorKind::Missing => {
-                let port = self.image.map_or(0, |image| image.port);
-                connect(url.split(',').next().unwrap_or(url), port)?;
+                connect(url, self.image.map_or(0, |image| image.port))?;
                 Ok(Product::new(self.product, None))
             }
             answer => answer,
         }
+    }
+
+    /// Returns the number of the signal for a server whose data is discarded: then no node has to wait until the
+    /// others know that it leaves.
+    pub(crate) fn end_signal(&self) -> i32 {
+        let is_single = self.nodes == 1;
+        let signal = if is_single {
+            self.stop_signal
+        } else {
+            Signal::KILL
+        };
+        signal.as_raw()
     }
 
     pub(crate) fn programs_variable(&self) -> String {
@@ -290,9 +284,9 @@ pub(crate) struct Image {
     pub(crate) environment: &'static [(&'static str, &'static str)],
     /// Arguments of the container before the server's [options](Server::options).
     pub(crate) arguments: &'static [&'static str],
-    /// A command of the image that succeeds and prints the version once the server takes external
-    /// connections; empty for an image without programs.
-    pub(crate) question: &'static [&'static str],
+    /// A shell command of the image that succeeds and prints the version once the server takes
+    /// external connections; empty for an image without programs.
+    pub(crate) question: &'static str,
     /// The variable, with the value `Y`, by which the user accepts the licence; the container gets
     /// it, too.
     pub(crate) licence: Option<&'static str>,
@@ -305,7 +299,7 @@ impl Image {
             port,
             environment: &[],
             arguments: &[],
-            question: &[],
+            question: "",
             licence: None,
         }
     }

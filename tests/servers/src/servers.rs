@@ -33,7 +33,7 @@ pub fn server(name: &str) -> Result<&'static Server> {
     let mut known = SERVERS.iter().copied().chain([&sentinel::SERVER]);
     known.find(|server| server.name == name).ok_or_else(|| {
         let known: Vec<_> = SERVERS.iter().map(|server| server.name).collect();
-        Error::setting(format!(
+        Error::failed(format!(
             "no server is called `{name}`; there are: {}",
             known.join(", ")
         ))

@@ -1,19 +1,18 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Doing;
-use crate::process::Identity;
+use crate::folder::is_in_use;
 use crate::server::variable;
-use crate::watchdog::remove_container;
-use crate::{Error, Product, Result, Signal, Source, server};
-
-const TIME_TO_STOP: Duration = Duration::from_secs(30);
+use crate::tools::environment;
+use crate::watchdog::{NOTE, Watchdog};
+use crate::{Error, Product, Result, Source, server};
 
 /// A server that continues after the process that started it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Record {
     /// Name of the database.
     pub name: String,
@@ -23,38 +22,31 @@ pub struct Record {
     pub product: Product,
     /// Its source.
     pub source: Source,
-    /// Its process; of a cluster, each node's.
-    pub processes: Vec<Identity>,
-    /// The signal that ends it.
-    pub signal: Signal,
-    /// Its data, configuration and log.
-    pub folder: PathBuf,
+    /// The number of the signal that ends it.
+    pub(crate) signal: i32,
+    /// Its data, configuration and log, in one folder for each of its processes.
+    pub(crate) folder: PathBuf,
 }
 
 impl Record {
     /// Returns whether it still runs; for a cluster, any node.
     pub fn is_alive(&self) -> bool {
-        self.processes.iter().any(Identity::is_alive)
+        self.nodes().iter().any(|node| is_in_use(node))
     }
 
     /// Ends the server and removes its folder.
     pub fn stop(&self) -> Result<()> {
-        remove_container(&self.folder);
-        let processes = self.processes.iter();
-        processes.for_each(|process| process.signal(self.signal));
-        let mut gone = true;
-        for process in &self.processes {
-            if !process.wait_gone(TIME_TO_STOP) {
-                process.signal(Signal::Kill);
-            }
-            gone &= process.wait_gone(TIME_TO_STOP);
+        // The number of a process that has ended may be another's by now.
+        for dead in self.nodes().iter().filter(|node| !is_in_use(node)) {
+            let _ = fs::remove_file(dead.join(NOTE));
         }
-        let _ = fs::remove_dir_all(&self.folder);
-        if gone {
-            Ok(())
-        } else {
-            Err(Error::failed(format!("{} does not end", self.name)))
-        }
+        Watchdog::start(&self.folder, self.signal)?.end(|| ());
+        Ok(())
+    }
+
+    fn nodes(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
     }
 }
 
@@ -130,9 +122,7 @@ impl State {
     /// Writes a second file and renames it, so that a reader never sees half of it.
     fn save(&self) -> Result<()> {
         let what = || format!("cannot write {}", self.path.display());
-        let text = serde_json::to_string_pretty(&self.records)
-            .map_err(std::io::Error::from)
-            .doing(what)?;
+        let text = serde_json::to_string_pretty(&self.records).doing(what)?;
         let fresh = self.path.with_extension("new");
         fs::write(&fresh, text + "\n")
             .and_then(|()| fs::rename(&fresh, &self.path))
@@ -143,13 +133,11 @@ impl State {
 /// Returns the URL of a server for tests: the environment's, otherwise that of a server that `cargo
 /// xtask servers up` left running, so that a plain `cargo test` finds it.
 pub fn url_for(name: &str) -> Option<String> {
-    let variable = server(name).ok()?.url_variable();
-    if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
-        return Some(url);
-    }
-    let mut records = read(&file()?).into_iter();
-    let found = records.find(|record| record.name == name && record.is_alive());
-    found.map(|record| record.url)
+    environment(&server(name).ok()?.url_variable()).or_else(|| {
+        let mut records = read(&file()?).into_iter();
+        let found = records.find(|record| record.name == name && record.is_alive());
+        found.map(|record| record.url)
+    })
 }
 
 /// Returns, in one line, why [`url_for`] has no URL, for a skipped test: the reason that `cargo
@@ -173,70 +161,87 @@ fn read(path: &Path) -> Vec<Record> {
 /// Returns the file in the target folder around this program.
 fn file() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    let mut folders = program.ancestors();
-    let target = folders.find(|folder| folder.join("CACHEDIR.TAG").is_file())?;
-    Some(target.join("idem/servers.json"))
+    Some(target_around(&program)?.join("idem/servers.json"))
+}
+
+/// Returns the nearest folder with a mark of cargo's. Into an existing folder cargo writes only
+/// what it knows about the compiler, and that only by default.
+fn target_around(program: &Path) -> Option<&Path> {
+    let is_target = |folder: &&Path| {
+        let mut marks = ["CACHEDIR.TAG", ".rustc_info.json"].iter();
+        marks.any(|mark| folder.join(mark).is_file())
+    };
+    program.ancestors().find(is_target)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
+    use std::fs;
+    use std::time::Duration;
 
-    use super::{Record, State};
-    use crate::folder::Folder;
-    use crate::{Identity, Product, Signal, Source};
+    use rustix::process::Signal;
+    use tempfile::TempDir;
 
-    fn sleeper(name: &str) -> (Child, Record) {
-        let child = Command::new("sleep").arg("600").spawn().unwrap();
-        let folder = Folder::create("state-test", None).unwrap();
-        let record = Record {
-            name: name.into(),
-            url: format!("{name}://somewhere"),
-            product: Product::new("Sleep", Some("9")),
-            source: Source::Local,
-            processes: vec![Identity::of(child.id())],
-            signal: Signal::Term,
-            folder: folder.path().into(),
-        };
-        (child, record)
+    use super::{Record, State, target_around};
+    use crate::cluster::Cluster;
+    use crate::node::Runner;
+    use crate::process::{send, wait_until};
+    use crate::{Instance, Options, Product, Server, Source};
+
+    static SLEEPER: Server = Server {
+        programs: &["sleep"],
+        arguments: "600",
+        ..Server::new("postgres", |_, _, _| Ok(Product::new("Sleep", Some("9"))))
+    };
+
+    fn sleeper() -> Record {
+        let cluster = Cluster::start(&SLEEPER, &Runner::Programs("/bin".into()), &Options::new());
+        let instance = Instance::own(&SLEEPER, Source::Local, cluster.unwrap());
+        instance.detach().unwrap()
+    }
+
+    fn open(folder: &TempDir) -> State {
+        State::open_at(&folder.path().join("deep/servers.json")).unwrap()
     }
 
     #[test]
     fn what_was_added_is_found_by_the_next_process() {
-        let folder = Folder::create("state-test", None).unwrap();
-        let path = folder.path().join("deep/servers.json");
-        let (mut child, record) = sleeper("postgres");
-        State::open_at(&path).unwrap().add(record.clone()).unwrap();
-        assert_eq!(
-            State::open_at(&path).unwrap().get("postgres"),
-            Some(&record)
-        );
-        State::open_at(&path).unwrap().stop_all().unwrap();
-        assert!(!record.folder.exists());
-        assert!(State::open_at(&path).unwrap().records().is_empty());
-        child.wait().unwrap();
-        folder.remove();
+        let folder = tempfile::tempdir().unwrap();
+        let record = sleeper();
+        open(&folder).add(record.clone()).unwrap();
+        assert_eq!(open(&folder).get("postgres"), Some(&record));
+        open(&folder).stop_all().unwrap();
+        assert!(!record.is_alive() && !record.folder.exists());
+        assert!(open(&folder).records().is_empty());
     }
 
     #[test]
     fn a_dead_server_is_forgotten_and_its_folder_removed() {
-        let folder = Folder::create("state-test", None).unwrap();
-        let path = folder.path().join("servers.json");
-        let (mut child, record) = sleeper("postgres");
-        State::open_at(&path).unwrap().add(record.clone()).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(State::open_at(&path).unwrap().records().is_empty());
+        let folder = tempfile::tempdir().unwrap();
+        let record = sleeper();
+        open(&folder).add(record.clone()).unwrap();
+        let note = fs::read_to_string(record.folder.join("0/pid")).unwrap();
+        send(note.trim().parse().unwrap(), Signal::KILL);
+        assert!(wait_until(Duration::from_secs(10), || !record.is_alive()));
+        assert!(open(&folder).records().is_empty());
         assert!(!record.folder.exists());
-        folder.remove();
     }
 
     #[test]
     fn a_file_that_is_no_state_is_an_empty_one() {
-        let folder = Folder::create("state-test", None).unwrap();
-        let path = folder.path().join("servers.json");
-        std::fs::write(&path, "{ half").unwrap();
-        assert!(State::open_at(&path).unwrap().records().is_empty());
-        folder.remove();
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(&folder));
+        fs::write(folder.path().join("deep/servers.json"), "{ half").unwrap();
+        assert!(open(&folder).records().is_empty());
+    }
+
+    #[test]
+    fn a_target_folder_that_existed_before_cargo_used_it_is_found() {
+        for mark in ["CACHEDIR.TAG", ".rustc_info.json"] {
+            let target = tempfile::tempdir().unwrap();
+            let program = target.path().join("debug/deps/program");
+            fs::write(target.path().join(mark), "").unwrap();
+            assert_eq!(target_around(&program), Some(target.path()), "{mark}");
+        }
     }
 }

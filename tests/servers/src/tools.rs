@@ -1,7 +1,6 @@
 //! Programs on this machine: finding and running them, and clients with a deadline.
 
 use std::fs;
-use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,6 +15,11 @@ use crate::{Error, Result};
 
 /// How long a server may take to answer.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(5);
+
+/// Returns a variable of the environment, unless it is empty.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
 
 /// Returns whether a folder holds all of these programs.
 pub(crate) fn holds(folder: &Path, programs: &[&str]) -> bool {
@@ -34,22 +38,19 @@ pub(crate) fn find(
     let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
         .chain(sbin)
-        .chain(pattern.map(versions).unwrap_or_default())
+        .chain(pattern.into_iter().flat_map(versions))
         .find(|folder| !programs.is_empty() && holds(folder, programs) && accepts(folder))
 }
 
-/// Returns the folders of `/usr/lib/postgresql/*/bin`, the highest version first.
-fn versions(pattern: &str) -> Vec<PathBuf> {
-    let (parent, inner) = pattern.split_once("/*/").unwrap_or((pattern, ""));
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let mut found: Vec<(u32, PathBuf)> = entries
-        .filter_map(|entry| {
-            let version = entry.file_name().to_str()?.parse().ok()?;
-            Some((version, entry.path().join(inner)))
-        })
-        .collect();
-    found.sort();
-    found.into_iter().rev().map(|(_, folder)| folder).collect()
+/// Returns the path of a program of this machine.
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+    Some(find(&[program], None, |_| true)?.join(program))
+}
+
+/// Returns the possible folders of `/usr/lib/postgresql/*/bin`, the highest version first.
+fn versions(pattern: &str) -> impl Iterator<Item = PathBuf> {
+    let folder = |version: u32| pattern.replace('*', &version.to_string()).into();
+    (0..100).rev().map(folder)
 }
 
 /// Returns the first of these programs that is in the folder, in `bin` if the folder is `sbin`, in
@@ -61,11 +62,7 @@ pub(crate) fn tool(folder: &Path, names: &[&str]) -> Command {
         let mut there = names.iter().filter(|name| holds(folder, &[name]));
         there.next().map(|name| folder.join(name))
     };
-    let on_path = || {
-        names
-            .iter()
-            .find_map(|name| Some(find(&[name], None, |_| true)?.join(name)))
-    };
+    let on_path = || names.iter().find_map(|name| on_path(name));
     let Some(program) = beside.iter().find_map(in_folder).or_else(on_path) else {
         return Command::new(names[0]);
     };
@@ -103,10 +100,10 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
     printed(&program, &output)
 }
 
-/// Runs a client program with this input, like [`run`], for a few seconds at most.
-pub(crate) fn ask(command: &mut Command, input: &str) -> Result<String> {
+/// Runs a client program, like [`run`], for a few seconds at most.
+pub(crate) fn ask(command: &mut Command) -> Result<String> {
     let program = name(command);
-    command.stdin(Stdio::piped());
+    command.stdin(Stdio::null());
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -115,10 +112,6 @@ pub(crate) fn ask(command: &mut Command, input: &str) -> Result<String> {
         }
         _ => Error::failed(format!("cannot run {program}")).with_source(error),
     })?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A client that ends without reading says why.
-        let _ = stdin.write_all(input.as_bytes());
-    }
     // Answers are short: a client does not wait until somebody reads them.
     if !wait_until(TIME_TO_ANSWER, || !matches!(child.try_wait(), Ok(None))) {
         let _ = child.kill();
@@ -148,8 +141,7 @@ fn printed(program: &str, output: &Output) -> Result<String> {
 
 /// Parses a server's URL.
 pub(crate) fn parse(url: &str) -> Result<Url> {
-    let wrong = |_| Error::setting("not a URL (scheme://user:password@host:port/database)");
-    Url::parse(url).map_err(wrong)
+    Url::parse(url).doing(|| "not a URL (scheme://user:password@host:port/database)".into())
 }
 
 /// Decodes the escapes of a part of a URL; `None` for an empty one.
@@ -181,7 +173,7 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use super::{ask, loader, tool, versions};
+    use super::{ask, loader, tool};
 
     #[test]
     fn a_tool_is_found_beside_its_server_or_in_bin_or_on_the_path() {
@@ -201,20 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_its_input_and_its_errors_are_shown() {
-        assert_eq!(
-            ask(&mut Command::new("cat"), "question").unwrap(),
-            "question"
-        );
-        let error = ask(Command::new("sh").args(["-c", "echo why >&2; exit 3"]), "");
+    fn the_errors_of_a_client_are_shown() {
+        let error = ask(Command::new("sh").args(["-c", "echo why >&2; exit 3"]));
         assert!(error.unwrap_err().to_string().ends_with("\n    why"));
-    }
-
-    #[test]
-    fn folders_without_a_version_are_passed_over() {
-        assert!(versions("/proc/*/fd").len() > 1);
-        assert_eq!(versions("/no/such/*/bin"), Vec::<std::path::PathBuf>::new());
-        let numbers = |folder: &std::path::PathBuf| folder.ends_with("fd");
-        assert!(versions("/proc/*/fd").iter().all(numbers));
     }
 }

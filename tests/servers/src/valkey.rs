@@ -1,5 +1,5 @@
 use crate::Server;
-use crate::redis::{self, Redis};
+use crate::redis;
 use crate::server::Image;
 use crate::unpacked::Unpacked;
 
@@ -12,21 +12,15 @@ pub(crate) const SERVER: Server = Server {
     // itself.
     unpacked: Some(Unpacked {
         name: "valkey",
-        suites: &["bookworm", "bookworm-backports"],
-        packages: &["valkey-server"],
+        suites: "bookworm bookworm-backports",
+        packages: "valkey-server",
     }),
     cached: Some("valkey/usr/bin"),
     programs: &["valkey-server"],
-    accounts: &["valkey", "nobody"],
     image: Some(Image {
         arguments: &["valkey-server"],
-        question: &[
-            "sh",
-            "-c",
-            "valkey-cli INFO server | sed -n s/^valkey_version://p",
-        ],
+        question: "valkey-cli INFO server | sed -n s/^valkey_version://p",
         ..Image::new("valkey/valkey:8.1", 6379)
     }),
-    kind: &Redis("Valkey"),
     ..redis::SERVER
 };

@@ -2,12 +2,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::Result;
 use crate::error::Doing;
-use crate::{Result, Signal};
 
-/// Ends a server when the process that holds it is gone, for whatever reason: the pipe between the
-/// two closes even on SIGKILL. It has its own process group and ignores signals, so that Ctrl-C
-/// does not end it first.
+/// Ends a server and removes its folder, on request or when the process that holds it is gone, for
+/// whatever reason: the pipe between the two closes even on SIGKILL. It has its own process group
+/// and ignores signals, so that Ctrl-C does not end it first.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     child: Child,
@@ -18,33 +18,37 @@ pub(crate) const NOTE: &str = "pid";
 /// The script, in the folder of its only process, that removes the container of a server.
 pub(crate) const REMOVE: &str = "remove.sh";
 
-/// `$1` is the server's folder, and `$2` is the signal to try first. A frozen process receives it
-/// when it continues.
+/// `$1` is the server's folder, and `$2` is the number of the signal to try first. A frozen process
+/// receives it when it continues. A zombie has ended, although nobody may ever reap it.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
+runs() {
+    kill -0 "$1" && ! grep -q '^State:.Z' "/proc/$1/status"
+} 2> /dev/null
 test -f "$1/0/remove.sh" && sh "$1/0/remove.sh"
 pids=$(cat "$1"/*/pid 2> /dev/null)
 for pid in $pids; do
-    kill -s "$2" "$pid" 2> /dev/null
+    kill "-$2" "$pid" 2> /dev/null
     kill -s CONT "$pid" 2> /dev/null
 done
+polls=300
 for pid in $pids; do
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
-        kill -0 "$pid" 2> /dev/null || break
-        sleep 1
+    while runs "$pid" && [ "$polls" -gt 0 ]; do
+        polls=$((polls - 1))
+        sleep 0.05
     done
-    kill -s KILL "$pid" 2> /dev/null
+    runs "$pid" && kill -s KILL "$pid"
 done
 rm -rf "$1"
 "#;
 
 impl Watchdog {
-    pub(crate) fn start(folder: &Path, signal: Signal) -> Result<Self> {
+    pub(crate) fn start(folder: &Path, signal: i32) -> Result<Self> {
         let child = Command::new("sh")
             .args(["-c", SCRIPT, "idem-watchdog"])
             .arg(folder)
-            .arg(format!("{signal:?}").to_uppercase())
+            .arg(signal.to_string())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -54,22 +58,19 @@ impl Watchdog {
             .doing(|| "cannot start the watchdog (sh)".into())?;
         Ok(Self { child })
     }
-}
 
-/// Stops the watchdog: the server has ended.
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
+    /// Ends the server now, and waits for the end. `reap` waits for those of its processes that are
+    /// children of this one.
+    pub(crate) fn end(mut self, reap: impl FnOnce()) {
+        drop(self.child.stdin.take());
+        reap();
         let _ = self.child.wait();
     }
-}
 
-/// Removes the container of the server with that folder, if it runs in one.
-pub(crate) fn remove_container(folder: &Path) {
-    let script = folder.join("0").join(REMOVE);
-    if script.is_file() {
-        // It may be gone already.
-        let _ = Command::new("sh").arg(script).output();
+    /// Lets the server continue without it.
+    pub(crate) fn dismiss(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -77,10 +78,11 @@ pub(crate) fn remove_container(folder: &Path) {
 mod tests {
     use std::process::Command;
 
+    use rustix::process::Signal;
+
     use super::{NOTE, Watchdog};
     use crate::folder::Folder;
-    use crate::process::{STOP, wait_until};
-    use crate::{Identity, Signal};
+    use crate::process::{send, wait_until};
 
     #[test]
     fn every_node_ends_with_the_process_that_held_them_even_a_frozen_one() {
@@ -92,8 +94,8 @@ mod tests {
             node.write(NOTE, &format!("{}\n", child.id())).unwrap();
             nodes.push(child);
         }
-        Identity::of(nodes[1].id()).send(STOP);
-        let mut watchdog = Watchdog::start(folder.path(), Signal::Term).unwrap();
+        send(nodes[1].id(), Signal::STOP);
+        let mut watchdog = Watchdog::start(folder.path(), Signal::TERM.as_raw()).unwrap();
         // The system does the same when the process with the other end is gone.
         drop(watchdog.child.stdin.take());
         for node in &mut nodes {

@@ -4,23 +4,14 @@ use idem_servers::{Cluster, Options, start_private_cluster};
 
 use crate::common::is_removed;
 use crate::mysql::query;
-use crate::{Outcome, Run};
+use crate::{Outcome, Run, cases};
 
 const TABLE: &str = "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1)";
 
-pub(crate) const TRIALS: &[(&str, Run)] = &[
-    (
-        "two_nodes_go_on_without_a_killed_one_which_then_joins_again",
-        two_go_on,
-    ),
-    (
-        "a_node_that_is_left_without_a_majority_refuses",
-        one_does_not_go_on,
-    ),
-    (
-        "a_dropped_cluster_leaves_neither_servers_nor_folders",
-        nothing_is_left,
-    ),
+pub(crate) const TRIALS: &[(&str, Run)] = cases![
+    two_nodes_go_on_without_a_killed_one_which_then_joins_again,
+    a_node_that_is_left_without_a_majority_refuses,
+    a_dropped_cluster_leaves_neither_servers_nor_folders,
 ];
 
 fn sum(cluster: &Cluster, node: usize) -> Outcome<String> {
@@ -28,7 +19,7 @@ fn sum(cluster: &Cluster, node: usize) -> Outcome<String> {
     query(cluster.url(node), question)
 }
 
-fn two_go_on() -> Outcome {
+fn two_nodes_go_on_without_a_killed_one_which_then_joins_again() -> Outcome {
     let mut cluster = start_private_cluster("galera", &Options::new())?;
     cluster.wait_for_size(3)?;
     assert_eq!(query(cluster.url(1), "SELECT @@wsrep_sync_wait")?, "0");
@@ -53,7 +44,7 @@ fn two_go_on() -> Outcome {
     Ok(())
 }
 
-fn one_does_not_go_on() -> Outcome {
+fn a_node_that_is_left_without_a_majority_refuses() -> Outcome {
     let mut cluster = start_private_cluster("galera", &Options::new())?;
     query(cluster.url(0), TABLE)?;
     cluster.kill(1)?;
@@ -64,7 +55,7 @@ fn one_does_not_go_on() -> Outcome {
     Ok(())
 }
 
-fn nothing_is_left() -> Outcome {
+fn a_dropped_cluster_leaves_neither_servers_nor_folders() -> Outcome {
     let cluster = start_private_cluster("galera", &Options::new())?;
     let data = query(cluster.url(0), "SELECT @@datadir")?;
     let urls = [0, 1, 2].map(|node| cluster.url(node).to_owned());

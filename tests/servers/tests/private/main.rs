@@ -20,6 +20,14 @@ use libtest_mimic::{Arguments, Failed, Trial};
 type Outcome<T = ()> = Result<T, Failed>;
 type Run = fn() -> Outcome;
 
+/// Lists functions as trials, each by its name.
+macro_rules! cases {
+    ($($run:ident),* $(,)?) => {
+        &[$((stringify!($run), $run)),*]
+    };
+}
+pub(crate) use cases;
+
 fn main() {
     let mut all = Vec::new();
     for database in [

@@ -4,16 +4,16 @@
 use idem_servers::{Durability, Options, Transport, server, start_private};
 
 use crate::common::{is_refused, is_silent};
-use crate::{Outcome, Run};
+use crate::{Outcome, Run, cases};
 
-pub(crate) const TRIALS: &[(&str, Run)] = &[
-    ("mongo_says_what_answers_in_which_version", is_named),
-    ("mongo_answers_again_after_a_kill_and_a_restart", comes_back),
-    ("mongo_answers_again_when_it_is_thawed", is_thawed),
-    ("mongo_refuses_what_it_cannot_be_started_with", refuses),
+pub(crate) const TRIALS: &[(&str, Run)] = cases![
+    mongo_says_what_answers_in_which_version,
+    mongo_answers_again_after_a_kill_and_a_restart,
+    mongo_answers_again_when_it_is_thawed,
+    mongo_refuses_what_it_cannot_be_started_with,
 ];
 
-fn is_named() -> Outcome {
+fn mongo_says_what_answers_in_which_version() -> Outcome {
     let instance = start_private("mongo", &Options::new())?;
     let product = instance.product();
     assert!(product.version.is_some(), "{product}");
@@ -26,7 +26,7 @@ fn is_named() -> Outcome {
     is_silent("mongo", &url)
 }
 
-fn comes_back() -> Outcome {
+fn mongo_answers_again_after_a_kill_and_a_restart() -> Outcome {
     let options = Options::new().with_durability(Durability::Durable);
     let mut instance = start_private("mongo", &options)?;
     let url = instance.url().to_owned();
@@ -40,7 +40,7 @@ fn comes_back() -> Outcome {
     Ok(())
 }
 
-fn is_thawed() -> Outcome {
+fn mongo_answers_again_when_it_is_thawed() -> Outcome {
     let mut instance = start_private("mongo", &Options::new())?;
     let url = instance.url().to_owned();
     instance.freeze()?;
@@ -52,7 +52,7 @@ fn is_thawed() -> Outcome {
     is_silent("mongo", &url)
 }
 
-fn refuses() -> Outcome {
+fn mongo_refuses_what_it_cannot_be_started_with() -> Outcome {
     is_refused("mongo", &Options::new().with_transport(Transport::Tls))?;
     is_refused(
         "mongo",

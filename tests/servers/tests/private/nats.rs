@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use idem_servers::{Options, start_private};
 
-use crate::{Outcome, Run};
+use crate::{Outcome, Run, cases};
 
-pub(crate) const TRIALS: &[(&str, Run)] = &[
-    ("nats_says_its_name_and_version", is_named),
-    (
-        "nats_keeps_messages_over_a_kill_and_a_restart",
-        keeps_messages,
-    ),
+pub(crate) const TRIALS: &[(&str, Run)] = cases![
+    nats_says_its_name_and_version,
+    nats_keeps_messages_over_a_kill_and_a_restart,
 ];
 
 /// Sends a request and returns the answer's payload.
@@ -35,14 +32,14 @@ fn ask(url: &str, subject: &str, payload: &str) -> Outcome<String> {
     }
 }
 
-fn is_named() -> Outcome {
+fn nats_says_its_name_and_version() -> Outcome {
     let server = start_private("nats", &Options::new())?;
     let product = server.product().to_string();
     assert!(product.starts_with("NATS 2."), "{product}");
     Ok(())
 }
 
-fn keeps_messages() -> Outcome {
+fn nats_keeps_messages_over_a_kill_and_a_restart() -> Outcome {
     let mut server = start_private("nats", &Options::new())?;
     let url = server.url().to_owned();
     let stream = r#"{"name":"orders","subjects":["orders"],"retention":"limits","storage":"file"}"#;

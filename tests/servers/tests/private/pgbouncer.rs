@@ -1,12 +1,11 @@
 use idem_servers::{Options, start_private};
 
 use crate::postgres::psql;
-use crate::{Outcome, Run};
+use crate::{Outcome, Run, cases};
 
-pub(crate) const TRIALS: &[(&str, Run)] =
-    &[("pgbouncer_answers_for_the_server_behind_it", answers)];
+pub(crate) const TRIALS: &[(&str, Run)] = cases![pgbouncer_answers_for_the_server_behind_it];
 
-fn answers() -> Outcome {
+fn pgbouncer_answers_for_the_server_behind_it() -> Outcome {
     let server = start_private("postgres", &Options::new())?;
     let options = Options::new().with_upstream(server.url());
     let pgbouncer = start_private("pgbouncer", &options)?;

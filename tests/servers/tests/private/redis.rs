@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_servers::{Instance, Options, RedisSentinel, start_private};
 
 use crate::common::{Database, is_refused, is_silent};
-use crate::{Outcome, Run, eventually, output};
+use crate::{Outcome, Run, cases, eventually, output};
 
 pub(crate) static REDIS: Database = Database {
     name: "redis",
@@ -27,17 +27,11 @@ pub(crate) static VALKEY: Database = Database {
     ..REDIS
 };
 
-pub(crate) const TRIALS: &[(&str, Run)] = &[
-    ("redis_takes_settings_by_their_names", takes_settings),
-    ("redis_answers_again_when_it_is_thawed", is_thawed),
-    (
-        "a_frozen_redis_is_killed_restarted_and_dropped",
-        frozen_is_dropped,
-    ),
-    (
-        "a_sentinel_hands_over_to_the_replica_of_a_killed_master",
-        sentinel_hands_over,
-    ),
+pub(crate) const TRIALS: &[(&str, Run)] = cases![
+    redis_takes_settings_by_their_names,
+    redis_answers_again_when_it_is_thawed,
+    a_frozen_redis_is_killed_restarted_and_dropped,
+    a_sentinel_hands_over_to_the_replica_of_a_killed_master,
 ];
 
 /// Returns the answer of the server at `url` to a command, with more options for the client.
@@ -61,7 +55,7 @@ fn speaks_tls(server: &Instance, authority: &str) -> Outcome {
     Ok(())
 }
 
-fn takes_settings() -> Outcome {
+fn redis_takes_settings_by_their_names() -> Outcome {
     let options = Options::new()
         .with_setting("maxmemory", "3mb")
         .with_setting("maxmemory-policy", "allkeys-random");
@@ -74,7 +68,7 @@ fn takes_settings() -> Outcome {
     is_refused("mariadb", &options)
 }
 
-fn is_thawed() -> Outcome {
+fn redis_answers_again_when_it_is_thawed() -> Outcome {
     let mut instance = start_private("redis", &Options::new())?;
     ask(&instance, "SET k 1")?;
     instance.freeze()?;
@@ -88,7 +82,7 @@ fn is_thawed() -> Outcome {
     Ok(())
 }
 
-fn frozen_is_dropped() -> Outcome {
+fn a_frozen_redis_is_killed_restarted_and_dropped() -> Outcome {
     let mut instance = start_private("redis", &Options::new())?;
     instance.freeze()?;
     instance.kill()?;
@@ -102,7 +96,7 @@ fn frozen_is_dropped() -> Outcome {
     is_silent("redis", &url)
 }
 
-fn sentinel_hands_over() -> Outcome {
+fn a_sentinel_hands_over_to_the_replica_of_a_killed_master() -> Outcome {
     let mut master = start_private("redis", &Options::new())?;
     let replica = start_private("redis", &Options::new())?;
     let port = |url: &str| url.rsplit(':').next().unwrap_or_default().to_owned();

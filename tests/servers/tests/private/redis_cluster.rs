@@ -4,26 +4,17 @@ use idem_servers::{Cluster, Durability, Options, start_private_cluster};
 
 use crate::common::is_removed;
 use crate::redis::ask_with;
-use crate::{Outcome, Run, eventually};
+use crate::{Outcome, Run, cases, eventually};
 
 /// The second third of the slots holds `k`.
 const MASTER: usize = 1;
 const REPLICA: usize = 4;
 
-pub(crate) const TRIALS: &[(&str, Run)] = &[
-    (
-        "a_replica_takes_over_from_a_killed_master_which_then_follows_it",
-        replica_takes_over,
-    ),
-    ("a_frozen_master_is_replaced", frozen_is_replaced),
-    (
-        "a_durable_master_without_a_replica_comes_back_with_its_values",
-        takes_options,
-    ),
-    (
-        "a_dropped_cluster_leaves_neither_servers_nor_folders",
-        nothing_is_left,
-    ),
+pub(crate) const TRIALS: &[(&str, Run)] = cases![
+    a_replica_takes_over_from_a_killed_master_which_then_follows_it,
+    a_frozen_master_is_replaced,
+    a_durable_master_without_a_replica_comes_back_with_its_values,
+    a_dropped_cluster_leaves_neither_servers_nor_folders,
 ];
 
 fn ask(cluster: &Cluster, node: usize, command: &str) -> Outcome<String> {
@@ -35,7 +26,7 @@ fn role(cluster: &Cluster, node: usize) -> Outcome<String> {
     Ok(returned.lines().next().unwrap_or_default().to_owned())
 }
 
-fn replica_takes_over() -> Outcome {
+fn a_replica_takes_over_from_a_killed_master_which_then_follows_it() -> Outcome {
     let mut cluster = start_private_cluster("redis-cluster", &Options::new())?;
     assert_eq!(cluster.product().name, "Redis Cluster");
     assert_eq!(cluster.nodes(), 6);
@@ -62,7 +53,7 @@ fn replica_takes_over() -> Outcome {
     Ok(())
 }
 
-fn frozen_is_replaced() -> Outcome {
+fn a_frozen_master_is_replaced() -> Outcome {
     let mut cluster = start_private_cluster("redis-cluster", &Options::new())?;
     cluster.freeze(MASTER)?;
     eventually("the replica takes over", || {
@@ -72,7 +63,7 @@ fn frozen_is_replaced() -> Outcome {
     Ok(())
 }
 
-fn takes_options() -> Outcome {
+fn a_durable_master_without_a_replica_comes_back_with_its_values() -> Outcome {
     let options = Options::new()
         .with_durability(Durability::Durable)
         .with_setting("maxmemory", "7mb");
@@ -89,7 +80,7 @@ fn takes_options() -> Outcome {
     Ok(())
 }
 
-fn nothing_is_left() -> Outcome {
+fn a_dropped_cluster_leaves_neither_servers_nor_folders() -> Outcome {
     let cluster = start_private_cluster("redis-cluster", &Options::new())?;
     let returned = ask(&cluster, 0, "CONFIG GET dir")?;
     let urls: Vec<_> = (0..cluster.nodes())
