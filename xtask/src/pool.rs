@@ -63,12 +63,11 @@ impl Pool {
     }
 
     fn url(&self, name: &str, known: &[Record]) -> Option<String> {
-        let started = self.running.iter();
-        let started = started.map(|instance| (instance.name(), instance.url()));
-        let known = known.iter();
-        let known = known.map(|record| (record.name.as_str(), record.url.as_str()));
-        let mut all = started.chain(known);
-        all.find_map(|(other, url)| (other == name).then(|| url.to_owned()))
+        let mut started = self.running.iter();
+        let started = started.find(|instance| instance.name() == name);
+        let known = known.iter().find(|record| record.name == name);
+        let known = known.map(|record| record.url.clone());
+        started.map(|started| started.url().to_owned()).or(known)
     }
 
     /// Returns the variables by which tests find the servers, or the reasons why there is none.

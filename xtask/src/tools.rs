@@ -71,13 +71,14 @@ fn sqlglot() -> Result {
     output(&mut pip).map(drop)
 }
 
-/// Returns a program of the crate with the same name, in this version if one is given, in the
-/// folder's `bin`; installs it if it is missing.
+/// Returns a program of the crate with the same name, in this version if one is given; installs it
+/// into the target folder if it is missing.
 ///
 /// # Errors
 ///
 /// An error when the program cannot be installed.
-pub(crate) fn crate_program(name: &str, version: Option<&str>, folder: &Path) -> Result<PathBuf> {
+pub(crate) fn crate_program(name: &str, version: Option<&str>, target: &Path) -> Result<PathBuf> {
+    let folder = target.join("idem/tools");
     let program = folder.join("bin").join(name);
     let returned = output(Command::new(&program).arg("--version"));
     let is_wanted = |returned: String| version.is_none_or(|v| returned.trim().ends_with(v));

@@ -57,13 +57,13 @@ struct Work {
     length: Duration,
 }
 
-/// Returns the load generator of a backend for a path. Returns `None` if the server has none, or,
-/// with a line on standard error, if its program is missing.
-pub(crate) fn generator(path: &str, backend: &str) -> Option<Box<dyn Contender>> {
-    let life = match path {
-        "claim_fresh" => Life::Claim,
-        "claim_complete" => Life::complete(),
-        "replay" => Life::Replay,
+/// Returns the load generator of a backend for a path, at 64 callers. Returns `None` if the server
+/// has none, or, with a line on standard error, if its program is missing.
+pub(crate) fn generator(path: &str, backend: &str, callers: usize) -> Option<Box<dyn Contender>> {
+    let life = match (path, callers) {
+        ("claim_fresh", 64) => Life::Claim,
+        ("claim_complete", 64) => Life::complete(),
+        ("replay", 64) => Life::Replay,
         _ => return None,
     };
     let url = idem_servers::url_for(backend)?;

@@ -2,19 +2,19 @@
 
 mod bare;
 mod http;
-mod keys;
 mod store;
 
+use std::borrow::Cow;
 use std::future::Future;
+use std::sync::Arc;
 
 pub(crate) use bare::{Bare, BareStart, Connections};
 pub(crate) use http::Posts;
-pub(crate) use keys::Keys;
 pub(crate) use store::{Calls, ClaimReplay, ColdStart, Crowd, Run};
 
 use idem_core::{BoxError, Response};
 
-use crate::ids::response;
+use crate::ids::{fresh_id, response};
 
 /// An operation that each of many callers repeats with one key after the other, waiting for each
 /// answer.
@@ -80,5 +80,52 @@ impl Life {
     /// Returns the whole life of a key, with the response of all benchmarks.
     pub(crate) fn complete() -> Self {
         Self::Complete(response())
+    }
+}
+
+/// The keys that callers use.
+#[derive(Debug, Clone)]
+pub(crate) enum Keys {
+    /// A fresh key each time.
+    Fresh,
+    /// These keys, in turns; the number is that of the last.
+    Used(Arc<[String]>, usize),
+}
+
+impl Keys {
+    /// Returns `count` keys, after one operation on each.
+    pub(crate) async fn used(operation: &impl Operation, count: usize) -> Result<Self, BoxError> {
+        let keys = Self::Used((0..count).map(|_| fresh_id()).collect(), 0);
+        keys.once_each(operation).await?;
+        Ok(keys)
+    }
+
+    /// Does the operation once with each used key.
+    pub(crate) async fn once_each(&self, operation: &impl Operation) -> Result<(), BoxError> {
+        let mut connection = operation.connect().await?;
+        if let Self::Used(ids, _) = self {
+            for id in &**ids {
+                operation.step(&mut connection, id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the turns of the caller with this number.
+    pub(crate) fn turns(&self, number: usize) -> Self {
+        match self {
+            Self::Fresh => Self::Fresh,
+            Self::Used(ids, _) => Self::Used(Arc::clone(ids), number),
+        }
+    }
+
+    pub(crate) fn next_id(&mut self) -> Cow<'_, str> {
+        match self {
+            Self::Fresh => fresh_id().into(),
+            Self::Used(ids, turn) => {
+                *turn += 1;
+                ids[*turn % ids.len()].as_str().into()
+            }
+        }
     }
 }

@@ -42,18 +42,10 @@ impl Meter for Race {
 
 /// Returns the server's own load generator at 64 callers, and another crate.
 fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
-    let generated = match callers {
-        64 => generator(scene.path, &scene.backend),
-        _ => None,
-    };
+    let generated = generator(scene.path, &scene.backend, callers);
     let rival = Rival::of(scene.path, &scene.backend, callers);
     let rival = rival.map(|rival| Box::new(rival) as Box<dyn Contender>);
     generated.into_iter().chain(rival).collect()
-}
-
-/// Returns the order of turns: each contender begins equally often.
-fn order(contenders: usize, repetition: usize) -> impl Iterator<Item = usize> {
-    (0..contenders).map(move |index| (index + repetition) % contenders)
 }
 
 /// The rounds of a contender that count, by repetition. A round that failed is `None`.
@@ -79,7 +71,9 @@ async fn race(
     let mut results: Vec<(Rounds, Option<BoxError>)> = Vec::new();
     results.resize_with(contenders.len(), Default::default);
     for repetition in 0..plan.repetitions {
-        for index in order(contenders.len(), repetition) {
+        for turn in 0..contenders.len() {
+            // Each contender begins equally often.
+            let index = (turn + repetition) % contenders.len();
             let contender = contenders[index];
             let (rounds, failure) = &mut results[index];
             let round = contender.round(callers, Length::Time(plan.round)).await;

@@ -45,18 +45,6 @@ fn replaced(page: &str, figures: &str) -> Option<String> {
 }
 
 fn figures(report: &Report, judgement: &Judgement, charts: &[String]) -> String {
-    let mut text = machine(report);
-    text.push_str("### Targets\n\n");
-    text.push_str(&table::targets(judgement));
-    text.push_str("\n### Charts\n");
-    for chart in charts {
-        let title = chart.trim_start_matches("bench-").trim_end_matches(".svg");
-        text.push_str(&format!("\n![{}]({chart})\n", title.replace('-', " ")));
-    }
-    text
-}
-
-fn machine(report: &Report) -> String {
     let machine = &report.machine;
     let mut text = format!(
         "Measured {} on {} ({} cores), {} of memory, {}",
@@ -83,6 +71,13 @@ fn machine(report: &Report) -> String {
         ));
     }
     text.push('\n');
+    text.push_str("### Targets\n\n");
+    text.push_str(&table::targets(judgement));
+    text.push_str("\n### Charts\n");
+    for chart in charts {
+        let title = chart.trim_start_matches("bench-").trim_end_matches(".svg");
+        text.push_str(&format!("\n![{}]({chart})\n", title.replace('-', " ")));
+    }
     text
 }
 

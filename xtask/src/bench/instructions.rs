@@ -35,8 +35,7 @@ pub(crate) fn runner(target: &Path) -> Result<PathBuf> {
     let mut packages = workspace.packages.iter();
     let library = packages.find(|package| package.name == "gungraun");
     let version = &library.ok_or("nothing depends on gungraun")?.version;
-    let folder = target.join("idem/tools");
-    tools::crate_program("gungraun-runner", Some(&version.to_string()), &folder)
+    tools::crate_program("gungraun-runner", Some(&version.to_string()), target)
 }
 
 /// Returns the folder of the summaries.

@@ -206,5 +206,5 @@ fn flamegraph(target: &Path) -> Result<PathBuf> {
     if !step::has("perf", &["--version"]) {
         tools::packages(&["linux-perf"])?;
     }
-    tools::crate_program("flamegraph", None, &target.join("idem/tools"))
+    tools::crate_program("flamegraph", None, target)
 }
