@@ -3,6 +3,7 @@
 //! `IDEM_BENCH_BACKENDS` names the backends, separated by commas. Default: all whose servers are
 //! available.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,23 +13,25 @@ use idem_core::BoxError;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-fn criterion() -> Criterion {
-    Criterion::default()
-        .sample_size(10)
-        .nresamples(1000)
-        .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(400))
-        .configure_from_args()
+thread_local! {
+    /// Criterion cannot be sent to other threads, and the visit stays on the main one.
+    static CRITERION: RefCell<Criterion> = RefCell::new(
+        Criterion::default()
+            .sample_size(10)
+            .nresamples(1000)
+            .warm_up_time(Duration::from_millis(100))
+            .measurement_time(Duration::from_millis(400))
+            .configure_from_args(),
+    );
 }
 
-/// The meter that draws pages. Criterion cannot be sent to other threads, so each scene has its
-/// own.
+/// The meter that draws pages.
 struct Pages;
 
 #[async_trait]
 impl Meter for Pages {
     async fn measure(&mut self, scene: Scene) -> Result<(), BoxError> {
-        block_in_place(|| measure(&mut criterion(), &scene));
+        block_in_place(|| CRITERION.with_borrow_mut(|criterion| measure(criterion, &scene)));
         Ok(())
     }
 }
@@ -68,6 +71,6 @@ async fn main() -> Result<(), BoxError> {
             visit(path, &backend, &Plan::quick(), &mut Pages).await?;
         }
     }
-    criterion().final_summary();
+    CRITERION.with_borrow(Criterion::final_summary);
     Ok(())
 }

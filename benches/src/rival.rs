@@ -27,7 +27,7 @@ type Running = (Child, Lines<BufReader<ChildStdout>>);
 impl Rival {
     /// Returns the contender for this path of this backend. Returns `None` if the crate has no such
     /// store or call, or, with a line on standard error, if its program is missing.
-    pub(crate) fn of(path: &str, backend: &str, callers: usize) -> Option<Self> {
+    pub(crate) fn of(path: &str, backend: &str, callers: usize) -> Option<Box<dyn Contender>> {
         let store = match backend {
             "memory" => "memory".to_owned(),
             "redis" | "valkey" => idem_servers::url_for(backend)?,
@@ -48,12 +48,12 @@ impl Rival {
             );
             return None;
         }
-        Some(Self {
+        Some(Box::new(Self {
             program,
             store,
             call,
             running: Mutex::default(),
-        })
+        }))
     }
 
     fn start(&self) -> Result<Running, BoxError> {

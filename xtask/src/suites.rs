@@ -70,7 +70,7 @@ fn build(workspace: &Metadata) -> Result<Vec<(&Package, Utf8PathBuf)>> {
             _ => None,
         })
         .collect();
-    let program = |package: &'_ Package| {
+    let program = |package: &Package| {
         let mut built = built.iter().filter(|built| built.package_id == package.id);
         built.find_map(|built| built.executable.clone())
     };

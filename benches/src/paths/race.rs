@@ -44,7 +44,6 @@ impl Meter for Race {
 fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
     let generated = generator(scene.path, &scene.backend, callers);
     let rival = Rival::of(scene.path, &scene.backend, callers);
-    let rival = rival.map(|rival| Box::new(rival) as Box<dyn Contender>);
     generated.into_iter().chain(rival).collect()
 }
 

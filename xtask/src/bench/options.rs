@@ -61,10 +61,8 @@ impl BenchOptions {
 
     /// Returns the wanted backends, and the servers that each needs.
     pub(crate) fn backends(&self) -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
-        let is_wanted = |name| self.backend.is_empty() || self.backend.iter().any(|b| b == name);
-        BACKENDS
-            .into_iter()
-            .filter(move |(name, _)| is_wanted(*name))
+        let all = BACKENDS.into_iter();
+        all.filter(|(name, _)| self.backend.is_empty() || self.backend.iter().any(|b| b == name))
     }
 
     /// Returns the wanted backends whose servers all run.
