@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A suite's report of one backend. Only what a reader of the JSON needs is written.
+/// A suite's report of one backend. Its JSON leaves out failures and reasons.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Report {
     pub(crate) backend: String,

@@ -28,7 +28,7 @@ pub const NAMES: [&str; 9] = [
 const LOADED: &str = "idem_records (scope, operation, id, attempt_id, fingerprint, token,
     created_at, lease_ends_at, expires_at, purge_at, attempts, state)";
 
-/// What such rows have in common: the fingerprint in hexadecimal digits, and the columns after it.
+/// The common part of such rows: the fingerprint in hexadecimal digits, and the columns after it.
 struct LoadedRow {
     fingerprint: String,
     numbers: String,

@@ -65,7 +65,7 @@ impl<C: Call> Operation for C {
     }
 }
 
-/// What is done with one key: by the store, as bare statements, and by load generators.
+/// The calls for one key: of the store, of the bare statements, and of load generators.
 #[derive(Debug, Clone)]
 pub(crate) enum Life {
     /// A claim of a fresh key; an insert.

@@ -1,4 +1,4 @@
-//! What wraps a store: the engine, the HTTP layer, and single flight.
+//! The wrappers of a store: the engine, the HTTP layer, and single flight.
 
 use std::sync::Arc;
 
