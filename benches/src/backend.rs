@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_conformance::{CallerTransaction, Harness, Promise};
-use idem_core::{BoxError, ClaimOutcome, ClaimRequest};
+use idem_conformance::Harness;
+use idem_core::BoxError;
 
 /// A backend of the conformance suite, and the bare statements beside it.
 #[derive(Clone)]
 pub struct Backend {
     pub(crate) harness: Arc<dyn Harness>,
-    baseline: Option<Arc<dyn Baseline>>,
+    pub(crate) baseline: Option<Arc<dyn Baseline>>,
 }
 
 impl Backend {
@@ -35,60 +35,10 @@ impl Backend {
         self.harness.name()
     }
 
-    /// Returns the bare statements, if there are any.
-    pub(crate) fn baseline(&self) -> Option<&dyn Baseline> {
-        self.baseline.as_deref()
-    }
-
     /// Returns how many rows the baseline can insert in reasonable time.
     pub(crate) fn most_rows(&self) -> u64 {
-        self.baseline().map_or(0, Baseline::most_rows)
-    }
-
-    /// Lets the server insert `rows` rows into the store's table.
-    pub(crate) async fn fill(
-        &self,
-        namespace: &str,
-        rows: u64,
-        what: Rows,
-    ) -> Result<(), BoxError> {
-        let baseline = self.baseline().ok_or("the table cannot be filled")?;
-        baseline.fill(namespace, rows, what).await
-    }
-
-    /// Begins to load rows in the server's own way; `None` if it has none.
-    pub(crate) async fn load(&self, namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
-        match self.baseline() {
-            Some(baseline) => baseline.load(namespace).await,
-            None => Ok(None),
-        }
-    }
-
-    /// Creates a fresh namespace, with the table of the bare statements.
-    pub(crate) async fn create(&self) -> Result<String, BoxError> {
-        let namespace = self.harness.create().await?;
-        if let Some(baseline) = self.baseline() {
-            baseline.create(&namespace).await?;
-        }
-        Ok(namespace)
-    }
-
-    /// Claims the key in a caller's transaction, which stays open; `None` if nothing locks a key
-    /// alone.
-    pub(crate) async fn lock(
-        &self,
-        namespace: &str,
-        request: &ClaimRequest,
-    ) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
-        if !self.harness.profile().promises(Promise::RowLocks) {
-            return Ok(None);
-        }
-        let begun = self.harness.begin(namespace).await?;
-        let mut transaction = begun.ok_or("there are no transactions")?;
-        match transaction.claim(request).await? {
-            ClaimOutcome::Acquired(_) => Ok(Some(transaction)),
-            other => Err(format!("the claim to hold was answered {}", other.name()).into()),
-        }
+        let baseline = self.baseline.as_ref();
+        baseline.map_or(0, |baseline| baseline.most_rows())
     }
 }
 
@@ -110,11 +60,15 @@ pub trait Baseline: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns how bare statements share connections at their best.
-    fn share(&self) -> Share;
+    /// Returns how many connections bare statements use at their best: one for each of as many
+    /// tasks. More callers share the tasks, because more connections would only compete. Default:
+    /// one connection for all callers.
+    fn most_connections(&self) -> Option<usize> {
+        None
+    }
 
-    /// Opens bare statements on a connection that the caller keeps, shared as
-    /// [`share`](Self::share) says.
+    /// Opens bare statements on a connection, shared as
+    /// [`most_connections`](Self::most_connections) says.
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError>;
 
     /// Opens bare statements through the driver's pool with the driver's defaults, for all callers.
@@ -129,8 +83,9 @@ pub trait Baseline: Send + Sync + 'static {
         0
     }
 
-    /// Lets the server insert `rows` rows into the store's table.
-    async fn fill(&self, _namespace: &str, _rows: u64, _what: Rows) -> Result<(), BoxError> {
+    /// Lets the server insert `rows` rows of completed keys into the store's table. Their retention
+    /// ends in so many microseconds, or ended before now.
+    async fn fill(&self, _namespace: &str, _rows: u64, _ends_in: i64) -> Result<(), BoxError> {
         Err("the table cannot be filled".into())
     }
 
@@ -139,16 +94,6 @@ pub trait Baseline: Send + Sync + 'static {
     async fn load(&self, _namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
         Ok(None)
     }
-}
-
-/// How callers share connections at their best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// One connection for each of at most this many tasks. More callers share the tasks, because
-    /// more connections would only compete.
-    Each(usize),
-    /// One connection for all.
-    One,
 }
 
 /// The bare statements. Each fails if it does not meet exactly one row.
@@ -179,26 +124,5 @@ pub(crate) fn one_row(rows: u64) -> Result<(), BoxError> {
     match rows {
         1 => Ok(()),
         rows => Err(format!("{rows} rows instead of one").into()),
-    }
-}
-
-/// The rows that fill a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rows {
-    /// Completed keys that are replayed for a day.
-    Completed,
-    /// Completed keys whose retention has ended.
-    Expired,
-}
-
-impl Rows {
-    /// Returns when the retention of such a row ends, in microseconds from now.
-    #[must_use]
-    pub fn ends_in_micros(self) -> i64 {
-        const HOUR: i64 = 3_600_000_000;
-        match self {
-            Self::Completed => 24 * HOUR,
-            Self::Expired => -HOUR,
-        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use fastrand::Rng;
 use idem_core::{ClaimRequest, Fingerprint, Key, Response};
 
 /// The tenant of all keys.
@@ -10,20 +9,10 @@ pub const SCOPE: &str = "bench";
 /// The operation of all keys.
 pub const OPERATION: &str = "payments.create";
 
-/// A series of random ids: 32 hexadecimal digits in no order, like those of clients, so that
-/// indexes are not filled only at their end.
-pub(crate) struct Ids(Rng);
-
-impl Ids {
-    /// Creates a new series.
-    pub(crate) fn series() -> Self {
-        Self(Rng::new())
-    }
-
-    /// Returns the next id.
-    pub(crate) fn next_id(&mut self) -> String {
-        format!("{:032x}", self.0.u128(..))
-    }
+/// Returns a random id: 32 hexadecimal digits in no order, like those of clients, so that indexes
+/// are not filled only at their end.
+pub(crate) fn fresh_id() -> String {
+    format!("{:032x}", fastrand::u128(..))
 }
 
 /// The retention of results.

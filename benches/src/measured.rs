@@ -1,13 +1,13 @@
 //! [`Measured`]: an operation as a contender.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use idem_core::BoxError;
 
-use crate::operations::{Keys, Operation, Turns};
+use crate::operations::{Keys, Operation};
 use crate::{Contender, Length, Round};
 
 /// One minute, in nanoseconds. A longer latency counts as a minute.
@@ -16,20 +16,20 @@ const LONGEST: u64 = 60_000_000_000;
 /// An [`Operation`] as a [`Contender`]: a task for each caller. Callers stay from round to round,
 /// so that they connect and prepare statements before the first round that counts.
 pub(crate) struct Measured<O: Operation> {
-    name: String,
+    name: &'static str,
     operation: Arc<O>,
     keys: Keys,
     idle: Mutex<Vec<Caller<O>>>,
 }
 
 /// A caller's connection and keys.
-type Caller<O> = (<O as Operation>::Connection, Turns);
+type Caller<O> = (<O as Operation>::Connection, Keys);
 
 impl<O: Operation> Measured<O> {
     /// Creates a contender with the operation on fresh keys.
-    pub(crate) fn new(name: impl Into<String>, operation: O) -> Self {
+    pub(crate) fn new(name: &'static str, operation: O) -> Self {
         Self {
-            name: name.into(),
+            name,
             operation: Arc::new(operation),
             keys: Keys::Fresh,
             idle: Mutex::default(),
@@ -37,12 +37,12 @@ impl<O: Operation> Measured<O> {
     }
 
     /// Returns the same in a box.
-    pub(crate) fn boxed(name: impl Into<String>, operation: O) -> Box<dyn Contender> {
+    pub(crate) fn boxed(name: &'static str, operation: O) -> Box<dyn Contender> {
         Box::new(Self::new(name, operation))
     }
 
     /// Creates a contender with the operation on other keys.
-    pub(crate) fn on(keys: &Keys, name: &str, operation: O) -> Box<dyn Contender> {
+    pub(crate) fn on(keys: &Keys, name: &'static str, operation: O) -> Box<dyn Contender> {
         Box::new(Self {
             keys: keys.clone(),
             ..Self::new(name, operation)
@@ -65,31 +65,20 @@ impl<O: Operation> Measured<O> {
     }
 }
 
-/// The results of one caller in a round.
-struct Shift<O: Operation> {
-    caller: Caller<O>,
-    operations: u64,
-    latencies: Histogram<u64>,
-    last: Instant,
-}
-
-/// Reads the clock once per step: the end of one is the beginning of the next.
+/// Runs one caller's part of a round. It reads the clock once per step: the end of one is the
+/// beginning of the next.
 async fn shift<O: Operation>(
     operation: Arc<O>,
     mut caller: Caller<O>,
     begin: Instant,
     length: Length,
-) -> Result<Shift<O>, BoxError> {
-    let mut latencies = Histogram::new_with_bounds(1, LONGEST, 2)?;
+) -> Result<(Caller<O>, Round), BoxError> {
+    let mut latencies = latencies();
     let (mut operations, mut last) = (0, begin);
-    loop {
-        let over = match length {
-            Length::Time(length) => operations > 0 && last - begin >= length,
-            Length::Operations(count) => operations >= count,
-        };
-        if over {
-            break;
-        }
+    while match length {
+        Length::Time(length) => operations == 0 || last - begin < length,
+        Length::Operations(count) => operations < count,
+    } {
         let (connection, keys) = &mut caller;
         operation.step(connection, &keys.next_id()).await?;
         let now = Instant::now();
@@ -97,81 +86,69 @@ async fn shift<O: Operation>(
         latencies.saturating_record(waited);
         (operations, last) = (operations + 1, now);
     }
-    Ok(Shift {
-        caller,
+    let round = Round {
         operations,
-        latencies,
-        last,
-    })
+        elapsed: last - begin,
+        latencies: Some(latencies),
+    };
+    Ok((caller, round))
+}
+
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 2).expect("valid bounds")
 }
 
 #[async_trait]
 impl<O: Operation> Contender for Measured<O> {
     fn name(&self) -> &str {
-        &self.name
+        self.name
     }
 
     async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
-        let callers = self.callers(self.operation.tasks(callers).max(1)).await?;
-        let tasks = callers.len() as u64;
+        let tasks = callers.clamp(1, self.operation.most_tasks());
+        let callers = self.callers(tasks).await?;
         let begin = Instant::now();
-        let shifts: Vec<_> = (0..tasks)
+        let shifts: Vec<_> = (0..)
             .zip(callers)
             .map(|(number, caller)| {
-                let length = match length {
-                    Length::Operations(count) => Length::Operations(share(count, number, tasks)),
-                    time @ Length::Time(_) => time,
-                };
+                let length = length.share(number, tasks as u64);
                 tokio::spawn(shift(Arc::clone(&self.operation), caller, begin, length))
             })
             .collect();
-        let (mut operations, mut last) = (0, begin);
-        let mut latencies = Histogram::new_with_bounds(1, LONGEST, 2)?;
+        let (mut operations, mut elapsed, mut latencies) = (0, Duration::ZERO, latencies());
         let mut failed = None;
         for shift in shifts {
             match shift.await? {
-                Ok(shift) => {
-                    operations += shift.operations;
-                    last = last.max(shift.last);
-                    latencies.add(&shift.latencies)?;
-                    self.idle().push(shift.caller);
+                Ok((caller, round)) => {
+                    operations += round.operations;
+                    elapsed = elapsed.max(round.elapsed);
+                    round.latencies.map_or(Ok(()), |part| latencies.add(part))?;
+                    self.idle().push(caller);
                 }
                 Err(error) => failed = Some(error),
             }
         }
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(Round {
-                operations,
-                elapsed: last - begin,
-                latencies: Some(latencies),
-            }),
-        }
+        let round = Round {
+            operations,
+            elapsed,
+            latencies: Some(latencies),
+        };
+        failed.map_or(Ok(round), Err)
     }
-}
-
-fn share(count: u64, number: u64, tasks: u64) -> u64 {
-    count / tasks + u64::from(number < count % tasks)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
 
     use super::*;
+    use crate::operations::Call;
 
     /// Counts its steps, and fails at one of them.
     struct Steps(AtomicU64, u64);
 
-    impl Operation for Steps {
-        type Connection = ();
-
-        async fn connect(&self) -> Result<(), BoxError> {
-            Ok(())
-        }
-
-        async fn step(&self, (): &mut (), _: &str) -> Result<(), BoxError> {
+    impl Call for Steps {
+        async fn call(&self, _: &str) -> Result<(), BoxError> {
             match self.0.fetch_add(1, Ordering::Relaxed) + 1 {
                 step if step == self.1 => Err("stumbled".into()),
                 _ => Ok(()),
@@ -210,13 +187,7 @@ mod tests {
         let steps = Measured::new("steps", Steps(AtomicU64::new(0), 3));
         let error = steps.round(2, Length::Operations(8)).await.unwrap_err();
         assert_eq!(error.to_string(), "stumbled");
-        assert_eq!(
-            steps
-                .round(2, Length::Operations(8))
-                .await
-                .unwrap()
-                .operations,
-            8
-        );
+        let round = steps.round(2, Length::Operations(8)).await.unwrap();
+        assert_eq!(round.operations, 8);
     }
 }

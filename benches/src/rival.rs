@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idem_core::BoxError;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::Mutex;
 
 use crate::{Contender, Length, Round};
@@ -21,20 +21,13 @@ pub(crate) struct Rival {
     running: Mutex<Option<Running>>,
 }
 
-/// The program, which keeps its connections and keys from round to round.
-struct Running {
-    rounds: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-    /// Dropping it ends the program.
-    _child: Child,
-}
+/// The program, which keeps its connections and keys from round to round, and its answers.
+type Running = (Child, Lines<BufReader<ChildStdout>>);
 
 impl Rival {
-    pub(crate) const NAME: &str = "idempotent crate";
-
     /// Returns the contender for this path of this backend. Returns `None` if the crate has no such
     /// store or call, or, with a line on standard error, if its program is missing.
-    pub(crate) fn of(path: &str, backend: &str, callers: usize) -> Option<Self> {
+    pub(crate) fn of(path: &str, backend: &str, callers: usize) -> Option<Box<dyn Contender>> {
         let store = match backend {
             "memory" => "memory".to_owned(),
             "redis" | "valkey" => idem_servers::url_for(backend)?,
@@ -46,9 +39,8 @@ impl Rival {
             ("run_replayed", ..) => "replayed",
             _ => return None,
         };
-        let program = std::env::current_exe()
-            .ok()?
-            .with_file_name("idem-bench-idempotent");
+        let here = std::env::current_exe().ok()?;
+        let program = here.with_file_name("idem-bench-idempotent");
         if !program.is_file() {
             eprintln!(
                 "the crate idempotent: not run, {} is not built (`cargo xtask bench` builds it)",
@@ -56,12 +48,12 @@ impl Rival {
             );
             return None;
         }
-        Some(Self {
+        Some(Box::new(Self {
             program,
             store,
             call,
             running: Mutex::default(),
-        })
+        }))
     }
 
     fn start(&self) -> Result<Running, BoxError> {
@@ -71,31 +63,27 @@ impl Rival {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let rounds = child.stdin.take().ok_or("no standard input")?;
         let answers = child.stdout.take().ok_or("no standard output")?;
-        Ok(Running {
-            rounds,
-            answers: BufReader::new(answers).lines(),
-            _child: child,
-        })
+        Ok((child, BufReader::new(answers).lines()))
     }
 }
 
 #[async_trait]
 impl Contender for Rival {
     fn name(&self) -> &str {
-        Self::NAME
+        "idempotent crate"
     }
 
     async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
         let mut running = self.running.lock().await;
-        let program = match &mut *running {
+        let (program, answers) = match &mut *running {
             Some(running) => running,
             none => none.insert(self.start()?),
         };
         let line = format!("{callers} {}\n", length.time()?.as_nanos());
-        program.rounds.write_all(line.as_bytes()).await?;
-        let answer = program.answers.next_line().await?;
+        let rounds = program.stdin.as_mut().ok_or("no standard input")?;
+        rounds.write_all(line.as_bytes()).await?;
+        let answer = answers.next_line().await?;
         let answer = answer.ok_or("the program of the crate idempotent has ended")?;
         let (operations, elapsed) = figures(&answer).ok_or(answer)?;
         Ok(Round {

@@ -11,11 +11,13 @@ pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
 
 /// Runs every check, also after a failure. Returns whether all succeed.
 pub(crate) fn run() -> Result<bool> {
-    let mut hold = step::run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
-    let mut format = cargo(&["fmt", "--check", "--manifest-path", RIVAL]);
-    hold &= step::run("format of benches/idempotent", &mut format)?;
+    let mut hold = step::run("format", &mut cargo("fmt --all --check"))?;
+    let mut rival = cargo("fmt --check --manifest-path");
+    hold &= step::run("format of benches/idempotent", rival.arg(RIVAL))?;
     hold &= clippy()?;
-    hold &= documentation()?;
+    let mut documentation = cargo("doc --quiet --workspace --no-deps --all-features");
+    documentation.env("RUSTDOCFLAGS", "-D warnings");
+    hold &= step::run("documentation", &mut documentation)?;
     hold &= dependencies()?;
     for (what, wrong) in [
         ("rust-version", too_new()?),
@@ -35,45 +37,28 @@ pub(crate) fn run() -> Result<bool> {
 /// Runs Clippy over everything, and over each set of features of the packages with features.
 fn clippy() -> Result<bool> {
     let deny = ["--", "-D", "warnings"];
-    let base = ["clippy", "--quiet", "--all-targets"];
-    let mut hold = step::run("clippy", cargo(&base).arg("--workspace").args(deny))?;
-    let mut rival = cargo(&base);
-    rival.args([
-        "--locked",
-        "--ignore-rust-version",
-        "--manifest-path",
-        RIVAL,
-    ]);
-    rival
-        .arg("--target-dir")
-        .arg(&workspace::members()?.target_directory);
-    hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
     let workspace = workspace::members()?;
+    let mut all = cargo("clippy --quiet --all-targets --workspace");
+    let mut hold = step::run("clippy", all.args(deny))?;
+    let mut rival = cargo("clippy --quiet --all-targets --locked --ignore-rust-version");
+    rival.args(["--manifest-path", RIVAL, "--target-dir"]);
+    rival.arg(&workspace.target_directory);
+    hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
     let packages = workspace.packages.iter();
     for package in packages.filter(|package| !package.features.is_empty()) {
         for features in ["--no-default-features", "--all-features"] {
             let title = format!("clippy of {} with {features}", package.name);
-            let mut command = cargo(&["clippy", "--quiet", "--lib", "--package", &package.name]);
-            hold &= step::run(&title, command.arg(features).args(deny))?;
+            let mut command = cargo("clippy --quiet --lib --package");
+            command.args([&package.name, features]).args(deny);
+            hold &= step::run(&title, &mut command)?;
         }
     }
     Ok(hold)
 }
 
-fn documentation() -> Result<bool> {
-    let mut command = cargo(&[
-        "doc",
-        "--quiet",
-        "--workspace",
-        "--no-deps",
-        "--all-features",
-    ]);
-    step::run("documentation", command.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
 fn dependencies() -> Result<bool> {
     if has("cargo-deny", &["--version"]) {
-        return step::run("cargo-deny", &mut cargo(&["deny", "check"]));
+        return step::run("cargo-deny", &mut cargo("deny check"));
     }
     println!("<== cargo-deny: skipped, it is not installed (`cargo install --locked cargo-deny`)");
     Ok(true)
@@ -99,16 +84,8 @@ fn too_new() -> Result<Option<String>> {
 
 /// Finds `ring` beside `aws-lc-rs`: with both, rustls refuses to choose.
 fn second_tls_stack() -> Result<Option<String>> {
-    let arguments = [
-        "tree",
-        "--workspace",
-        "--edges",
-        "normal",
-        "--all-features",
-        "--prefix",
-        "none",
-    ];
-    let tree = output(&mut cargo(&arguments))?;
+    let mut tree = cargo("tree --workspace --edges normal --all-features --prefix none");
+    let tree = output(&mut tree)?;
     let found = ["ring ", "openssl-sys ", "native-tls "]
         .into_iter()
         .find(|name| tree.lines().any(|line| line.starts_with(name)));
@@ -122,26 +99,22 @@ fn second_tls_stack() -> Result<Option<String>> {
 fn registry_hosts() -> Result<Option<String>> {
     // The names are assembled here, so that this file does not contain them.
     let hosts = [
-        "deb.debian",
-        "snapshot.debian",
-        "index.crates",
-        "static.crates",
-        "files.pythonhosted",
-        "registry.npmjs",
+        ("deb.debian", "org"),
+        ("snapshot.debian", "org"),
+        ("index.crates", "io"),
+        ("static.crates", "io"),
+        ("files.pythonhosted", "org"),
+        ("registry.npmjs", "org"),
     ];
     let mut command = Command::new("git");
     command.args(["grep", "--files-with-matches", "--fixed-strings"]);
-    for (host, end) in hosts
-        .iter()
-        .zip([".org", ".org", ".io", ".io", ".org", ".org"])
-    {
-        command.arg("-e").arg(format!("{host}{end}"));
+    for (host, end) in hosts {
+        command.arg("-e").arg(format!("{host}.{end}"));
     }
     // git exits with 1 when it finds none.
     let found = command.output()?;
-    let files = String::from_utf8_lossy(&found.stdout)
-        .trim()
-        .replace('\n', ", ");
+    let files = String::from_utf8_lossy(&found.stdout);
+    let files = files.trim().replace('\n', ", ");
     Ok((!files.is_empty()).then(|| {
         format!("{files} name a package registry's host; take it from the machine's own settings")
     }))

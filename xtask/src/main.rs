@@ -3,19 +3,16 @@
 
 mod bench;
 mod check;
-mod columns;
-mod host;
-mod junit;
 mod pool;
-mod python;
 mod row;
 mod servers;
 mod step;
 mod suites;
 mod test;
+mod tools;
 mod workspace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,7 +48,7 @@ enum Command {
 pub(crate) struct TestOptions {
     /// Writes the table at the end as JSON: an array of {backend, product, version, passed,
     /// ignored, failed}.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = |file: &str| std::path::absolute(file))]
     json: Option<PathBuf>,
     /// Runs only the suites of these backends; `hybrid-*` means every name that begins so.
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -65,39 +62,30 @@ pub(crate) struct TestOptions {
 }
 
 fn main() -> ExitCode {
-    let mut command = Arguments::parse().command;
-    if let Command::Test(TestOptions {
-        json: Some(file), ..
-    }) = &mut command
-        && let Ok(absolute) = std::path::absolute(&*file)
-    {
-        *file = absolute;
-    }
-    // Started in a subfolder, too, every command is about the whole workspace.
-    if let Some(package) = std::env::var_os("CARGO_MANIFEST_DIR")
-        && let Some(root) = std::path::Path::new(&package).parent()
-        && let Err(error) = std::env::set_current_dir(root)
-    {
-        eprintln!("xtask: {}: {error}", root.display());
-        return ExitCode::FAILURE;
-    }
-    let done = match command {
-        Command::Servers(command) => servers::run(&command).map(|()| true),
-        Command::Test(options) => test::run(&options),
-        Command::Bench(options) => bench::run(&options),
-        Command::Check => check::run(),
-    };
-    match done {
+    match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask: {error}");
-            let mut source = error.source();
-            while let Some(cause) = source {
-                eprintln!("  because: {cause}");
-                source = cause.source();
-            }
+            let causes = std::iter::successors(error.source(), |cause| cause.source());
+            causes.for_each(|cause| eprintln!("  because: {cause}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run() -> Result<bool> {
+    let command = Arguments::parse().command;
+    // Started in a subfolder, too, every command is about the whole workspace.
+    if let Some(package) = std::env::var_os("CARGO_MANIFEST_DIR")
+        && let Some(root) = Path::new(&package).parent()
+    {
+        std::env::set_current_dir(root).map_err(|error| format!("{}: {error}", root.display()))?;
+    }
+    match command {
+        Command::Servers(command) => servers::run(&command).map(|()| true),
+        Command::Test(options) => test::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Check => check::run(),
     }
 }

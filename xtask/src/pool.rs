@@ -7,80 +7,54 @@ use crate::Result;
 /// Servers that run, and the reasons why others do not.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// Servers that ran before, by name and URL: this command does not end them.
-    known: Vec<(String, String)>,
-    finder: Option<Finder>,
     /// In the order in which they were started; a server in front of another comes after it.
-    running: Vec<Instance>,
-    missing: Vec<(&'static str, String)>,
+    pub(crate) running: Vec<Instance>,
+    pub(crate) missing: Vec<(&'static str, String)>,
 }
 
 impl Pool {
-    /// Creates a pool beside running servers: it starts none of them again, and others may stand in
-    /// front of them.
-    pub(crate) fn beside(records: &[Record]) -> Self {
-        let known = records
-            .iter()
-            .map(|record| (record.name.clone(), record.url.clone()));
-        Self {
-            known: known.collect(),
-            ..Self::default()
-        }
-    }
-
-    /// Sets the source of servers. Default: [`Finder::from_env`].
-    pub(crate) fn with_finder(mut self, finder: Finder) -> Self {
-        self.finder = Some(finder);
-        self
-    }
-
-    /// Starts, or finds, each server of these names, or all if none is named.
+    /// Starts, or finds, each server of these names, or all if none is named. It starts none of
+    /// `known` again: others may stand in front of them, and this command does not end them.
     ///
     /// # Errors
     ///
-    /// An error when a server exists and does not work, or a setting is wrong. The pool records a
+    /// An error when a server exists and does not work, or a name is wrong. The pool records a
     /// missing server.
-    pub(crate) fn start(mut self, names: &[String], options: &Options) -> Result<Self> {
+    pub(crate) fn start(
+        names: &[String],
+        finder: &Finder,
+        options: &Options,
+        known: &[Record],
+    ) -> Result<Self> {
+        let mut pool = Self::default();
         for server in wanted(names)? {
-            if !self.known.iter().any(|(name, _)| name == server.name()) {
-                self.add(server, options.clone())?;
+            let name = server.name();
+            if known.iter().any(|record| record.name == name) {
+                continue;
+            }
+            let mut options = options.clone();
+            if let Some(upstream) = server.upstream() {
+                let Some(url) = pool.url(upstream, known) else {
+                    pool.note_missing(name, format!("{upstream} is missing"));
+                    continue;
+                };
+                options = options.with_upstream(url);
+            }
+            let finder = finder.clone().with_options(options);
+            let finder = finder.with_progress(|what| println!("    {what}"));
+            match finder.find(name) {
+                Ok(instance) => {
+                    let (product, url) = (instance.product(), instance.url());
+                    println!("    {name}: {product} at {url}");
+                    pool.running.push(instance);
+                }
+                Err(error) if error.kind() == ErrorKind::Missing => {
+                    pool.note_missing(name, error.to_string());
+                }
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(self)
-    }
-
-    fn add(&mut self, server: &'static Server, options: Options) -> Result {
-        let options = match server.upstream().map(|name| (name, self.url(name))) {
-            None => options,
-            Some((_, Some(url))) => options.with_upstream(url),
-            Some((name, None)) => {
-                self.note_missing(server.name(), format!("{name} is missing"));
-                return Ok(());
-            }
-        };
-        let finder = match &self.finder {
-            Some(finder) => finder.clone(),
-            None => Finder::from_env()?,
-        };
-        let finder = finder
-            .with_options(options)
-            .with_progress(|what| println!("    {what}"));
-        match finder.find(server.name()) {
-            Ok(instance) => {
-                println!(
-                    "    {}: {} at {}",
-                    server.name(),
-                    instance.product(),
-                    instance.url()
-                );
-                self.running.push(instance);
-            }
-            Err(error) if error.kind() == ErrorKind::Missing => {
-                self.note_missing(server.name(), error.to_string());
-            }
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
+        Ok(pool)
     }
 
     fn note_missing(&mut self, name: &'static str, reason: String) {
@@ -88,13 +62,12 @@ impl Pool {
         self.missing.push((name, reason));
     }
 
-    fn url(&self, name: &str) -> Option<String> {
-        let started = self.running.iter();
-        let started = started.map(|instance| (instance.name(), instance.url()));
-        let known = self.known.iter();
-        let known = known.map(|(name, url)| (name.as_str(), url.as_str()));
-        let mut all = started.chain(known);
-        all.find_map(|(other, url)| (other == name).then(|| url.to_owned()))
+    fn url(&self, name: &str, known: &[Record]) -> Option<String> {
+        let mut started = self.running.iter();
+        let started = started.find(|instance| instance.name() == name);
+        let known = known.iter().find(|record| record.name == name);
+        let known = known.map(|record| record.url.clone());
+        started.map(|started| started.url().to_owned()).or(known)
     }
 
     /// Returns the variables by which tests find the servers, or the reasons why there is none.
@@ -107,19 +80,9 @@ impl Pool {
         found.chain(missing).collect()
     }
 
-    /// Returns the missing servers, and why.
-    pub(crate) fn missing(&self) -> &[(&'static str, String)] {
-        &self.missing
-    }
-
-    /// Returns the running servers.
-    pub(crate) fn instances(&self) -> &[Instance] {
-        &self.running
-    }
-
-    /// Returns the servers themselves.
-    pub(crate) fn into_instances(self) -> Vec<Instance> {
-        self.running
+    /// Returns the names of the running servers.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.running.iter().map(Instance::name).collect()
     }
 }
 
@@ -131,18 +94,15 @@ fn wanted(names: &[String]) -> Result<Vec<&'static Server>> {
             return Err(format!("{name} is started by tests only, each its own").into());
         }
     }
-    let named = |server: &Server| names.iter().any(|name| name == server.name());
-    let upstream_of_named = |server: &Server| {
-        let others = servers().iter().filter(|other| named(other));
-        others
-            .clone()
-            .any(|other| other.upstream() == Some(server.name()))
+    let all = servers().iter().copied();
+    let is_named = |server: &Server| names.iter().any(|name| name == server.name());
+    let is_upstream = |server: &Server| {
+        let mut named = all.clone().filter(|other| is_named(other));
+        named.any(|other| other.upstream() == Some(server.name()))
     };
-    Ok(servers()
-        .iter()
-        .copied()
-        .filter(|server| names.is_empty() || named(server) || upstream_of_named(server))
-        .collect())
+    let is_wanted =
+        |server: &&'static Server| names.is_empty() || is_named(server) || is_upstream(server);
+    Ok(all.clone().filter(is_wanted).collect())
 }
 
 #[cfg(test)]
@@ -159,6 +119,9 @@ mod tests {
             ["postgres", "pgbouncer"]
         );
         assert_eq!(names(wanted(&["postgres".into()]).unwrap()), ["postgres"]);
+        // Each once, though several backends need it.
+        let twice = ["redis", "postgres", "redis"].map(String::from);
+        assert_eq!(names(wanted(&twice).unwrap()), ["postgres", "redis"]);
         assert_eq!(names(wanted(&[]).unwrap()).len(), servers().len());
         assert_eq!(
             names(wanted(&["redis-cluster".into()]).unwrap()),

@@ -1,19 +1,22 @@
-//! The table at the end of a test run.
+//! Tables for a terminal, and that at the end of a test run.
 
-use serde::{Deserialize, Serialize};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::columns::aligned;
-
-/// A suite's report of one backend.
-#[derive(Debug, Clone, Deserialize)]
+/// A suite's report of one backend. Its JSON leaves out failures and reasons.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Report {
     pub(crate) backend: String,
-    product: String,
-    version: String,
+    #[serde(deserialize_with = "known")]
+    product: Option<String>,
+    #[serde(deserialize_with = "known")]
+    version: Option<String>,
     pub(crate) passed: u64,
     pub(crate) ignored: u64,
     pub(crate) failed: u64,
+    #[serde(skip_serializing)]
     failures: Vec<Failure>,
+    #[serde(skip_serializing)]
     missing: Option<String>,
 }
 
@@ -24,15 +27,10 @@ struct Failure {
     message: String,
 }
 
-/// The same for JSON.
-#[derive(Debug, Serialize)]
-struct Row<'r> {
-    backend: &'r str,
-    product: Option<&'r str>,
-    version: Option<&'r str>,
-    passed: u64,
-    ignored: u64,
-    failed: u64,
+/// Reads a text; a backend that did not run has empty ones.
+fn known<'de, D: Deserializer<'de>>(text: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(text)?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 impl Report {
@@ -40,13 +38,9 @@ impl Report {
     pub(crate) fn broken(package: &str) -> Self {
         Self {
             backend: package.to_owned(),
-            product: "the suite ended without a report".to_owned(),
-            version: String::new(),
-            passed: 0,
-            ignored: 0,
+            product: Some("the suite ended without a report".to_owned()),
             failed: 1,
-            failures: Vec::new(),
-            missing: None,
+            ..Self::default()
         }
     }
 
@@ -60,19 +54,10 @@ impl Report {
     fn ran(&self) -> String {
         match &self.missing {
             Some(_) => "not run, see below".to_owned(),
-            None => format!("{} {}", self.product, self.version),
-        }
-    }
-
-    fn row(&self) -> Row<'_> {
-        let ran = |text| (self.missing.is_none() && !str::is_empty(text)).then_some(text);
-        Row {
-            backend: &self.backend,
-            product: ran(&self.product),
-            version: ran(&self.version),
-            passed: self.passed,
-            ignored: self.ignored,
-            failed: self.failed,
+            None => {
+                let ran = [&self.product, &self.version].into_iter().flatten();
+                ran.map(String::as_str).collect::<Vec<_>>().join(" ")
+            }
         }
     }
 }
@@ -102,8 +87,23 @@ pub(crate) fn table(reports: &[Report]) -> String {
 
 /// Returns the same as an array of JSON objects.
 pub(crate) fn json(reports: &[Report]) -> serde_json::Result<String> {
-    let rows: Vec<_> = reports.iter().map(Report::row).collect();
-    serde_json::to_string_pretty(&rows).map(|text| text + "\n")
+    serde_json::to_string_pretty(reports).map(|text| text + "\n")
+}
+
+/// Aligns cells in columns, numbers to the right.
+pub(crate) fn aligned(columns: &[(&str, bool)], lines: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|(name, _)| *name));
+    table.add_rows(lines);
+    for ((_, is_number), column) in columns.iter().zip(table.column_iter_mut()) {
+        column.set_padding((0, 2));
+        if *is_number {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt() + "\n"
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `cargo xtask servers`: private servers that stay up.
 
 use clap::Subcommand;
-use idem_servers::{Options, State, server};
+use idem_servers::{Finder, Options, State, server};
 
 use crate::Result;
 use crate::pool::Pool;
@@ -27,22 +27,36 @@ pub(crate) fn run(command: &Command) -> Result {
     let mut state = State::open()?;
     match command {
         Command::Up { names } => up(&mut state, names)?,
-        Command::Status => status(&state),
-        Command::Env => environment(&state)?,
-        Command::Down => down(&mut state)?,
+        Command::Status => {
+            if state.records().is_empty() {
+                println!("no server runs; `cargo xtask servers up` starts them");
+            }
+            for record in state.records() {
+                let (name, product, url) = (&record.name, &record.product, &record.url);
+                println!("{name}  {product}  {url}  ({:?})", record.source);
+            }
+        }
+        Command::Env => {
+            for record in state.records() {
+                let url = record.url.replace('\'', r"'\''");
+                println!("export {}='{url}'", server(&record.name)?.url_variable());
+            }
+        }
+        Command::Down => {
+            let count = state.records().len();
+            state.stop_all()?;
+            println!("{count} ended");
+        }
     }
     Ok(())
 }
 
 fn up(state: &mut State, names: &[String]) -> Result {
-    let all = idem_servers::servers()
-        .iter()
-        .map(|server| server.name().to_owned());
+    let all = idem_servers::servers().iter();
     let everything = names.is_empty();
-    let names: Vec<_> = if everything {
-        all.collect()
-    } else {
-        names.to_vec()
+    let names: Vec<_> = match everything {
+        true => all.map(|server| server.name().to_owned()).collect(),
+        false => names.to_vec(),
     };
     for name in &names {
         server(name)?;
@@ -57,18 +71,17 @@ fn up(state: &mut State, names: &[String]) -> Result {
     if new.is_empty() {
         return Ok(());
     }
-    let pool = Pool::beside(state.records()).start(&new, &Options::new())?;
-    let complete = pool.missing().is_empty();
-    for instance in pool.into_instances() {
+    let finder = Finder::from_env()?;
+    let pool = Pool::start(&new, &finder, &Options::new(), state.records())?;
+    for instance in pool.running {
         // A server from the environment is not ended here.
         if let Some(record) = instance.detach() {
             state.add(record)?;
         }
     }
-    if complete || everything {
-        Ok(())
-    } else {
-        Err("not every server is up".into())
+    match pool.missing.is_empty() || everything {
+        true => Ok(()),
+        false => Err("not every server is up".into()),
     }
 }
 
@@ -83,32 +96,5 @@ fn stop_stranded(state: &mut State) -> Result {
             state.stop(server.name())?;
         }
     }
-    Ok(())
-}
-
-fn status(state: &State) {
-    if state.records().is_empty() {
-        println!("no server runs; `cargo xtask servers up` starts them");
-    }
-    for record in state.records() {
-        println!(
-            "{}  {}  {}  ({:?})",
-            record.name, record.product, record.url, record.source
-        );
-    }
-}
-
-fn environment(state: &State) -> Result {
-    for record in state.records() {
-        let url = record.url.replace('\'', r"'\''");
-        println!("export {}='{url}'", server(&record.name)?.url_variable());
-    }
-    Ok(())
-}
-
-fn down(state: &mut State) -> Result {
-    let count = state.records().len();
-    state.stop_all()?;
-    println!("{count} ended");
     Ok(())
 }

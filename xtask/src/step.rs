@@ -1,15 +1,14 @@
 //! Commands, each announced and timed.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::Result;
 
-/// Returns cargo, as it runs this program.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+/// Returns cargo, as it runs this program, with these words as arguments.
+pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments);
+    command.args(arguments.split_whitespace());
     command
 }
 
@@ -42,36 +41,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns whether a program exists and answers to `--version`.
+/// Returns whether a program exists and succeeds with these arguments, such as `--version`.
 pub(crate) fn has(program: &str, arguments: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
-/// Returns a program of the crate with the same name, in this version if one is given, in the
-/// folder's `bin`; installs it if it is missing.
-pub(crate) fn installed(name: &str, version: Option<&str>, folder: &Path) -> Result<PathBuf> {
-    let program = folder.join("bin").join(name);
-    let returned = output(Command::new(&program).arg("--version"));
-    if returned
-        .is_ok_and(|returned| version.is_none_or(|version| returned.trim().ends_with(version)))
-    {
-        return Ok(program);
-    }
-    let mut install = cargo(&["install", "--quiet", "--locked", name, "--root"]);
-    install.arg(folder);
-    if let Some(version) = version {
-        install.arg("--version").arg(format!("={version}"));
-    }
-    match run(&format!("install {name}"), &mut install)? {
-        true => Ok(program),
-        false => Err(format!("{name} cannot be installed").into()),
-    }
+    output(Command::new(program).args(arguments)).is_ok()
 }
 
 fn program(command: &Command) -> String {

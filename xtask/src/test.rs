@@ -1,6 +1,7 @@
 //! `cargo xtask test`.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 
 use idem_servers::{Finder, Options, Source};
@@ -8,27 +9,27 @@ use idem_servers::{Finder, Options, Source};
 use crate::pool::Pool;
 use crate::row::{Report, json, table};
 use crate::step::{self, cargo, has};
-use crate::{Result, TestOptions, host, junit, python, suites, workspace};
+use crate::{Result, TestOptions, suites, tools, workspace};
 
 /// Runs everything. Returns whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     println!("==> servers");
-    host::set_up(options);
+    tools::set_up(options);
     let mut finder = Finder::from_env()?;
     if options.no_containers {
         finder = finder.without(Source::Container);
     }
-    let pool = Pool::default().with_finder(finder);
-    let pool = pool.start(&needed(options), &Options::new())?;
+    let pool = Pool::start(&needed(options), &finder, &Options::new(), &[])?;
     let variables = pool.variables();
     let mut failed = Vec::new();
     if options.backend.is_empty() && options.filter.is_none() {
-        python::set_up();
         for (title, mut command) in other_tests(options)? {
-            junit::forget()?;
+            // Removes the report of an earlier run.
+            let _ = std::fs::remove_file(junit()?);
             if !step::run(title, command.envs(variables.iter().cloned()))? {
                 failed.push(title.to_owned());
-                failed.extend(junit::failed()?);
+                let report = std::fs::read_to_string(junit()?).unwrap_or_default();
+                failed.extend(failed_tests(&report));
             }
         }
     }
@@ -50,65 +51,52 @@ const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks
 /// server, only those start.
 fn needed(options: &TestOptions) -> Vec<String> {
     let backends = &options.backend;
-    if backends
-        .iter()
-        .all(|name| idem_servers::server(name).is_ok())
-    {
-        backends.clone()
-    } else {
-        Vec::new()
+    let is_server = |name: &String| idem_servers::server(name).is_ok();
+    match backends.iter().all(is_server) {
+        true => backends.clone(),
+        false => Vec::new(),
     }
 }
 
 /// Returns the tests that are not conformance suites.
-fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
-    let mut tests = Vec::new();
+fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
     let has_nextest = has("cargo-nextest", &["nextest", "--version"]);
-    let unit = if has_nextest {
-        let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
+    let mut unit = if has_nextest {
+        let mut command = cargo("nextest run --workspace --no-fail-fast -E");
         command.arg(format!("not binary({})", suites::TARGET));
-        if options.no_containers {
-            command.args(["--exclude", "idem-containers"]);
-        }
         command
     } else {
         println!(
             "    cargo-nextest is not installed: `cargo test` runs the tests, one program at a time"
         );
-        without_nextest(options)?
+        without_nextest()?
     };
-    tests.push(("tests", unit));
-    let featured: &[&str] = if has_nextest {
-        &["nextest", "run", "--no-fail-fast"]
-    } else {
-        &["test", "--no-fail-fast", "--lib", "--tests"]
-    };
-    tests.push(("tests of all features", with_all_features(featured)));
-    let mut examples = cargo(&["test", "--quiet", "--workspace", "--doc"]);
+    let featured = with_all_features(match has_nextest {
+        true => "nextest run --no-fail-fast",
+        false => "test --no-fail-fast --lib --tests",
+    });
+    let mut examples = cargo("test --quiet --workspace --doc");
     if options.no_containers {
-        examples.args(["--exclude", "idem-containers"]);
+        for command in [&mut unit, &mut examples] {
+            command.args(["--exclude", "idem-containers"]);
+        }
     }
-    tests.push(("documentation tests", examples));
-    let featured = with_all_features(&["test", "--quiet", "--doc"]);
-    tests.push(("documentation tests of all features", featured));
-    let mut model = cargo(&[
-        "test",
-        "--quiet",
-        "--package",
-        "idem-core",
-        "--test",
-        "shuttle",
-    ]);
-    model.env("RUSTFLAGS", "--cfg shuttle").env(
-        "CARGO_TARGET_DIR",
-        workspace::members()?.target_directory.join("shuttle"),
-    );
-    tests.push(("model check of the memory store", model));
-    Ok(tests)
+    let mut model = cargo("test --quiet --package idem-core --test shuttle");
+    let target = workspace::members()?.target_directory.join("shuttle");
+    model.env("RUSTFLAGS", "--cfg shuttle");
+    model.env("CARGO_TARGET_DIR", target);
+    let featured_examples = with_all_features("test --quiet --doc");
+    Ok([
+        ("tests", unit),
+        ("tests of all features", featured),
+        ("documentation tests", examples),
+        ("documentation tests of all features", featured_examples),
+        ("model check of the memory store", model),
+    ])
 }
 
 /// Returns a command over the crates that need no server, with all their features.
-fn with_all_features(arguments: &[&str]) -> Command {
+fn with_all_features(arguments: &str) -> Command {
     let mut command = cargo(arguments);
     command.arg("--all-features");
     for package in PLAIN {
@@ -118,23 +106,38 @@ fn with_all_features(arguments: &[&str]) -> Command {
 }
 
 /// Returns every test target by name, except the suites.
-fn without_nextest(options: &TestOptions) -> Result<Command> {
+fn without_nextest() -> Result<Command> {
+    let mut command = cargo("test --workspace --no-fail-fast --lib --bins");
     let workspace = workspace::members()?;
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
-    if options.no_containers {
-        command.args(["--exclude", "idem-containers"]);
-    }
-    let tests: BTreeSet<_> = workspace
-        .packages
-        .iter()
-        .flat_map(workspace::tests)
-        .collect();
-    for name in tests {
-        if name != suites::TARGET {
-            command.args(["--test", name]);
-        }
+    let packages = workspace.packages.iter();
+    let tests: BTreeSet<_> = packages.flat_map(workspace::tests).collect();
+    for name in tests.into_iter().filter(|name| *name != suites::TARGET) {
+        command.args(["--test", name]);
     }
     Ok(command)
+}
+
+/// Returns the path of nextest's report of its last run, in JUnit format: nextest keeps its store in
+/// the workspace, wherever the target folder is.
+fn junit() -> Result<PathBuf> {
+    let root = workspace::members()?.workspace_root;
+    Ok(root.join("target/nextest/default/junit.xml").into())
+}
+
+/// Returns the failed tests of the report, by program and name.
+fn failed_tests(report: &str) -> Vec<String> {
+    let cases = report.split("<testcase ").skip(1);
+    let failed = cases.filter(|case| case.contains("<failure") || case.contains("<error"));
+    let name = |case: &str| {
+        let program = attribute(case, "classname")?;
+        Some(format!("{program} {}", attribute(case, "name")?))
+    };
+    failed.filter_map(name).collect()
+}
+
+fn attribute<'c>(case: &'c str, name: &str) -> Option<&'c str> {
+    let (_, rest) = case.split_once(&format!("{name}=\""))?;
+    Some(rest.split_once('"')?.0)
 }
 
 fn tell(options: &TestOptions, reports: &[Report]) -> Result {
@@ -171,5 +174,17 @@ mod tests {
         // The servers of a backend with another name are unknown, so all start.
         assert!(needed(&["mysql", "hybrid"]).is_empty());
         assert!(needed(&[]).is_empty());
+    }
+
+    #[test]
+    fn only_those_that_failed_are_named() {
+        let report = r#"<testsuites><testsuite name="idem-core::engine">
+            <testcase name="run::fine" classname="idem-core::engine" time="0.1">
+            </testcase>
+            <testcase name="run::broken" classname="idem-core::engine" time="0.1">
+                <failure type="test failure"/>
+            </testcase></testsuite></testsuites>"#;
+        assert_eq!(failed_tests(report), ["idem-core::engine run::broken"]);
+        assert!(failed_tests("").is_empty());
     }
 }

@@ -54,20 +54,21 @@ async fn main() -> Result<()> {
     }
 }
 
+/// A store of the crate.
+trait Store: IdempotencyStore<Error: Error + Send + Sync + 'static> + Send + Sync + 'static {}
+
+impl Store for MemoryStore {}
+impl Store for ValkeyStore {}
+
 /// Answers each line of standard input.
-async fn serve<S>(store: S, call: Call) -> Result<()>
-where
-    S: IdempotencyStore + Send + Sync + 'static,
-    S::Error: Error + Send + Sync + 'static,
-{
-    let store = Arc::new(store);
+async fn serve(store: impl Store, call: Call) -> Result<()> {
     let used: Vec<String> = (0..KEYS).map(|_| id()).collect();
     if call == Call::Replayed {
         for id in &used {
-            step(&*store, Call::Fresh, id).await?;
+            step(&store, Call::Fresh, id).await?;
         }
     }
-    let used = Arc::new(used);
+    let (store, used) = (Arc::new(store), Arc::new(used));
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
         match round(&store, call, &used, &line).await {
@@ -78,16 +79,12 @@ where
     Ok(())
 }
 
-async fn round<S>(
-    store: &Arc<S>,
+async fn round(
+    store: &Arc<impl Store>,
     call: Call,
     used: &Arc<Vec<String>>,
     line: &str,
-) -> Result<(u64, Duration)>
-where
-    S: IdempotencyStore + Send + Sync + 'static,
-    S::Error: Error + Send + Sync + 'static,
-{
+) -> Result<(u64, Duration)> {
     let (callers, length) = line.split_once(' ').ok_or("no length")?;
     let callers: usize = callers.parse()?;
     let length = Duration::from_nanos(length.parse()?);
@@ -95,9 +92,22 @@ where
     let mut shifts = Vec::new();
     for number in 0..callers {
         let (store, used) = (Arc::clone(store), Arc::clone(used));
-        shifts.push(tokio::spawn(shift(
-            store, call, used, number, begin, length,
-        )));
+        // One caller: how many operations it did, and when the last ended.
+        shifts.push(tokio::spawn(async move {
+            let (mut operations, mut last) = (0, begin);
+            while operations == 0 || last - begin < length {
+                match call {
+                    Call::Replayed => {
+                        let next = &used[(number + operations) % used.len()];
+                        step(&*store, call, next).await?;
+                    }
+                    Call::Claim | Call::Fresh => step(&*store, call, &id()).await?,
+                }
+                operations += 1;
+                last = Instant::now();
+            }
+            Ok::<_, Box<dyn Error + Send + Sync>>((operations as u64, last))
+        }));
     }
     let (mut operations, mut last) = (0, begin);
     for shift in shifts {
@@ -108,39 +118,8 @@ where
     Ok((operations, last - begin))
 }
 
-/// Runs one caller. Returns how many operations it did, and when the last ended.
-async fn shift<S>(
-    store: Arc<S>,
-    call: Call,
-    used: Arc<Vec<String>>,
-    number: usize,
-    begin: Instant,
-    length: Duration,
-) -> Result<(u64, Instant)>
-where
-    S: IdempotencyStore + Send + Sync + 'static,
-    S::Error: Error + Send + Sync + 'static,
-{
-    let mut next = number;
-    let (mut operations, mut last) = (0, begin);
-    while operations == 0 || last - begin < length {
-        match call {
-            Call::Replayed => step(&*store, call, &used[next % used.len()]).await?,
-            Call::Claim | Call::Fresh => step(&*store, call, &id()).await?,
-        }
-        next += 1;
-        operations += 1;
-        last = Instant::now();
-    }
-    Ok((operations, last))
-}
-
 /// Makes one call, as an application does.
-async fn step<S>(store: &S, call: Call, id: &str) -> Result<()>
-where
-    S: IdempotencyStore,
-    S::Error: Error + Send + Sync + 'static,
-{
+async fn step(store: &impl Store, call: Call, id: &str) -> Result<()> {
     let key = IdempotencyKey::new([PREFIX, id].concat())?;
     let claim = store
         .claim(&key, LEASE)

@@ -1,7 +1,6 @@
 //! The memory of this process.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use dashmap::DashMap;
@@ -10,16 +9,14 @@ use idem_core::{BoxError, IdempotencyStore, MemoryStore};
 use idem_stores::random_name;
 
 use crate::backend::one_row;
-use crate::{Backend, Baseline, Share, Statements};
+use crate::{Backend, Baseline, Statements};
 
 /// A sharded map, which replaces `INSERT` and `UPDATE` without a server.
 type Map = DashMap<String, Option<Box<[u8]>>>;
 
 /// The stores and maps by namespace.
-type Made = HashMap<String, (MemoryStore, Arc<Map>)>;
-
 #[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Made>>);
+struct Memory(Arc<DashMap<String, (MemoryStore, Arc<Map>)>>);
 
 /// Returns the memory store.
 pub(super) fn backend() -> Backend {
@@ -28,13 +25,9 @@ pub(super) fn backend() -> Backend {
 }
 
 impl Memory {
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn namespace(&self, namespace: &str) -> Result<(MemoryStore, Arc<Map>), BoxError> {
-        let made = self.made().get(namespace).cloned();
-        made.ok_or_else(|| "no such namespace".into())
+        let made = self.0.get(namespace).ok_or("no such namespace")?;
+        Ok(made.clone())
     }
 }
 
@@ -55,7 +48,7 @@ impl Harness for Memory {
     async fn create(&self) -> Result<String, BoxError> {
         let namespace = random_name();
         let stores = (MemoryStore::new(), Arc::default());
-        self.made().insert(namespace.clone(), stores);
+        self.0.insert(namespace.clone(), stores);
         Ok(namespace)
     }
 
@@ -64,7 +57,7 @@ impl Harness for Memory {
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        self.made().remove(namespace);
+        self.0.remove(namespace);
         Ok(())
     }
 }
@@ -73,10 +66,6 @@ impl Harness for Memory {
 impl Baseline for Memory {
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         Ok(Arc::new(Entries(self.namespace(namespace)?.1)))
-    }
-
-    fn share(&self) -> Share {
-        Share::One
     }
 }
 

@@ -13,7 +13,7 @@ use idem_stores::{Mongo, Suite};
 
 use super::HELD;
 use crate::backend::one_row;
-use crate::{Backend, Baseline, Share, Statements};
+use crate::{Backend, Baseline, Statements};
 
 struct Bare(Mongo);
 
@@ -58,10 +58,6 @@ impl Baseline for Bare {
 
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         self.collection(namespace, Some(HELD)).await
-    }
-
-    fn share(&self) -> Share {
-        Share::One
     }
 }
 

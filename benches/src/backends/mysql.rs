@@ -11,10 +11,10 @@ use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, MySqlPool, Row};
 use tokio::sync::Mutex;
 
-use super::{HELD, LoadedRow, POOL, statements};
+use super::{HELD, LOADED, LoadedRow, POOL, fill, statements};
 use crate::backend::one_row;
 use crate::ids::{OPERATION, SCOPE};
-use crate::{Backend, Baseline, Load, Rows, Share, Statements};
+use crate::{Backend, Baseline, Load, Statements};
 
 struct Bare(MySql);
 
@@ -41,7 +41,7 @@ impl Baseline for Bare {
             .await?;
         Ok(Some(Box::new(Inserts {
             connection,
-            row: LoadedRow::now(),
+            row: LoadedRow::now(","),
             stored: 0,
         })))
     }
@@ -57,18 +57,16 @@ impl Baseline for Bare {
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    fn share(&self) -> Share {
-        Share::Each(HELD as usize)
+    fn most_connections(&self) -> Option<usize> {
+        Some(HELD as usize)
     }
 
-    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
+    async fn fill(&self, namespace: &str, rows: u64, ends_in: i64) -> Result<(), BoxError> {
         let (digits, number) = digits(rows);
-        let fill = FILL
+        let fill = fill(FILL, rows, ends_in)
             .replace("{database}", namespace)
             .replace("{digits}", &digits)
-            .replace("{number}", &number)
-            .replace("{rows}", &rows.to_string())
-            .replace("{ends}", &what.ends_in_micros().to_string());
+            .replace("{number}", &number);
         self.0.execute(fill).await?;
         let analyze = format!("ANALYZE TABLE `{namespace}`.idem_records");
         self.0.execute(analyze).await
@@ -86,19 +84,11 @@ const TABLE: &str = "(
 ) ENGINE = InnoDB";
 
 const INSERT: &str = "INSERT IGNORE INTO bare (id) VALUES (?)";
-/// Parameters have no numbers here: the response comes first.
 const UPDATE: &str = "UPDATE bare SET response = ? WHERE id = ?";
 const SELECT: &str = "SELECT response FROM bare WHERE id = ?";
 
-struct Pooled(MySqlPool);
-struct Held(Mutex<MySqlConnection>);
-
-statements!(Pooled, self => &self.0, response first);
-statements!(Held, self => &mut *self.0.lock().await, response first);
-
-const LOAD: &str =
-    "INSERT INTO idem_records (scope, operation, id, attempt_id, fingerprint, token, created_at,
-    lease_ends_at, expires_at, purge_at, attempts, state) VALUES ";
+statements!(Pooled(MySqlPool), self => &self.0);
+statements!(Held(Mutex<MySqlConnection>), self => &mut *self.0.lock().await);
 
 /// Inserts of many rows each, in one transaction: the driver has no `LOAD DATA`.
 struct Inserts {
@@ -111,18 +101,13 @@ struct Inserts {
 impl Load for Inserts {
     async fn rows(&mut self, ids: &[String]) -> Result<(), BoxError> {
         let LoadedRow {
-            now,
-            lease_ends_at,
-            expires_at,
             fingerprint,
+            numbers,
         } = &self.row;
-        let row = |id: &String| {
-            format!(
-                "('{SCOPE}','{OPERATION}','{id}',0x{id},0x{fingerprint},{now},{now},{lease_ends_at},{expires_at},{expires_at},1,0)"
-            )
-        };
+        let row = |id| format!("('{SCOPE}','{OPERATION}','{id}',0x{id},0x{fingerprint},{numbers})");
         let rows: Vec<_> = ids.iter().map(row).collect();
-        let insert = AssertSqlSafe(format!("{LOAD}{}", rows.join(",")));
+        let insert = format!("INSERT INTO {LOADED} VALUES {}", rows.join(","));
+        let insert = AssertSqlSafe(insert);
         let done = sqlx::raw_sql(insert).execute(&mut self.connection).await?;
         self.stored += done.rows_affected();
         Ok(())
@@ -145,12 +130,9 @@ const DIGITS: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION
 
 /// Returns the tables of digits, and the number that they form.
 fn digits(rows: u64) -> (String, String) {
-    let names: Vec<_> = (0..=rows.saturating_sub(1).max(1).ilog10())
-        .map(|place| format!("d{place}"))
-        .collect();
-    let tables = names.iter().map(|name| format!("{DIGITS} AS {name}"));
-    let values = (0..).zip(&names);
-    let values = values.map(|(place, name)| format!("{name}.n * {}", 10_u64.pow(place)));
+    let places = 0..=rows.saturating_sub(1).max(1).ilog10();
+    let tables = places.clone().map(|place| format!("{DIGITS} AS d{place}"));
+    let values = places.map(|place| format!("d{place}.n * {}", 10_u64.pow(place)));
     (
         tables.collect::<Vec<_>>().join(" CROSS JOIN "),
         format!("({})", values.collect::<Vec<_>>().join(" + ")),

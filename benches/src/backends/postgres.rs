@@ -9,21 +9,21 @@ use idem_postgres::Config;
 use idem_stores::{Postgres, Suite};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgCopyIn, PgPoolCopyExt as _, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgPool, Row};
+use sqlx::{ConnectOptions, PgPool, Row};
 use tokio::sync::Mutex;
 
-use super::{HELD, LoadedRow, POOL, statements};
+use super::{HELD, LOADED, LoadedRow, POOL, fill, statements};
 use crate::backend::one_row;
 use crate::ids::{OPERATION, SCOPE};
-use crate::{Backend, Baseline, Load, Rows, Share, Statements};
+use crate::{Backend, Baseline, Load, Statements};
 
 struct Bare(Postgres);
 
 /// Returns the server at this URL.
-pub(super) fn backend(url: String) -> Backend {
+pub(super) fn backend(name: &str, url: String) -> Backend {
     let config = Config::new().with_max_connections(HELD);
     let adapter = Postgres::new(url).with_config(config);
-    let suite = Suite::new("postgres", adapter.clone(), Profile::new().row_locks());
+    let suite = Suite::new(name, adapter.clone(), Profile::new().row_locks());
     Backend::new(suite).with_baseline(Bare(adapter))
 }
 
@@ -32,26 +32,21 @@ impl Bare {
         let options = self.0.driver_options()?;
         Ok(options.options([("search_path", namespace)]))
     }
-
-    async fn execute(&self, namespace: &str, sql: String) -> Result<(), BoxError> {
-        let mut connection = self.options(namespace)?.connect().await?;
-        let script = sqlx::raw_sql(AssertSqlSafe(sql));
-        script.execute(&mut connection).await?;
-        Ok(connection.close().await?)
-    }
 }
 
 #[async_trait]
 impl Baseline for Bare {
     async fn create(&self, namespace: &str) -> Result<(), BoxError> {
-        self.execute(namespace, TABLE.to_owned()).await
+        let create = format!("CREATE TABLE {namespace}.bare {TABLE}");
+        self.0.execute(create).await
     }
 
     async fn load(&self, namespace: &str) -> Result<Option<Box<dyn Load>>, BoxError> {
         let pool = PgPoolOptions::new().max_connections(1);
         let pool = pool.connect_with(self.options(namespace)?).await?;
-        let stream = pool.copy_in_raw(LOAD).await?;
-        let row = LoadedRow::now();
+        let copy = format!("COPY {LOADED} FROM STDIN");
+        let stream = pool.copy_in_raw(&copy).await?;
+        let row = LoadedRow::now("\t");
         Ok(Some(Box::new(Copy { stream, row })))
     }
 
@@ -66,23 +61,20 @@ impl Baseline for Bare {
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    fn share(&self) -> Share {
-        Share::Each(HELD as usize)
+    fn most_connections(&self) -> Option<usize> {
+        Some(HELD as usize)
     }
 
-    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
-        let fill = FILL
-            .replace("{rows}", &rows.to_string())
-            .replace("{ends}", &what.ends_in_micros().to_string());
-        let settings =
-            "SET max_parallel_maintenance_workers = 2; SET maintenance_work_mem = '1GB';";
-        self.execute(namespace, format!("{settings} {fill};"))
-            .await?;
-        let settled = ["VACUUM (ANALYZE) idem_records", "CHECKPOINT"];
-        for statement in settled {
-            self.execute(namespace, statement.to_owned()).await?;
-        }
-        Ok(())
+    async fn fill(&self, namespace: &str, rows: u64, ends_in: i64) -> Result<(), BoxError> {
+        let fill = fill(FILL, rows, ends_in);
+        let settings = format!(
+            "SET search_path = {namespace}; SET max_parallel_maintenance_workers = 2; \
+             SET maintenance_work_mem = '1GB'"
+        );
+        self.0.execute(format!("{settings}; {fill};")).await?;
+        let vacuum = format!("VACUUM (ANALYZE) {namespace}.idem_records");
+        self.0.execute(vacuum).await?;
+        self.0.execute("CHECKPOINT".to_owned()).await
     }
 
     fn most_rows(&self) -> u64 {
@@ -90,20 +82,13 @@ impl Baseline for Bare {
     }
 }
 
-const TABLE: &str = "CREATE TABLE bare (id text PRIMARY KEY, response bytea)";
+const TABLE: &str = "(id text PRIMARY KEY, response bytea)";
 const INSERT: &str = "INSERT INTO bare (id) VALUES ($1) ON CONFLICT DO NOTHING";
-const UPDATE: &str = "UPDATE bare SET response = $2 WHERE id = $1";
+const UPDATE: &str = "UPDATE bare SET response = $1 WHERE id = $2";
 const SELECT: &str = "SELECT response FROM bare WHERE id = $1";
 
-struct Pooled(PgPool);
-struct Held(Mutex<PgConnection>);
-
-statements!(Pooled, self => &self.0);
-statements!(Held, self => &mut *self.0.lock().await);
-
-const LOAD: &str =
-    "COPY idem_records (scope, operation, id, attempt_id, fingerprint, token, created_at,
-    lease_ends_at, expires_at, purge_at, attempts, state) FROM STDIN";
+statements!(Pooled(PgPool), self => &self.0);
+statements!(Held(Mutex<PgConnection>), self => &mut *self.0.lock().await);
 
 /// A `COPY` under way, which commits by itself.
 struct Copy {
@@ -115,16 +100,11 @@ struct Copy {
 impl Load for Copy {
     async fn rows(&mut self, ids: &[String]) -> Result<(), BoxError> {
         let LoadedRow {
-            now,
-            lease_ends_at,
-            expires_at,
             fingerprint,
+            numbers,
         } = &self.row;
-        let line = |id: &String| {
-            format!(
-                "{SCOPE}\t{OPERATION}\t{id}\t\\\\x{id}\t\\\\x{fingerprint}\t{now}\t{now}\t{lease_ends_at}\t{expires_at}\t{expires_at}\t1\t0\n"
-            )
-        };
+        let line =
+            |id| format!("{SCOPE}\t{OPERATION}\t{id}\t\\\\x{id}\t\\\\x{fingerprint}\t{numbers}\n");
         let lines: String = ids.iter().map(line).collect();
         self.stream.send(lines.into_bytes()).await?;
         Ok(())

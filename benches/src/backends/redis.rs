@@ -8,7 +8,7 @@ use idem_core::BoxError;
 use idem_redis::redis::{self, Client, aio::MultiplexedConnection};
 use idem_stores::{Redis, Suite};
 
-use crate::{Backend, Baseline, Share, Statements};
+use crate::{Backend, Baseline, Statements};
 
 struct Bare {
     url: String,
@@ -31,10 +31,6 @@ impl Baseline for Bare {
             namespace: namespace.to_owned(),
         }))
     }
-
-    fn share(&self) -> Share {
-        Share::One
-    }
 }
 
 /// The retention of a key, in milliseconds.
@@ -50,25 +46,26 @@ impl Commands {
     fn key(&self, id: &str) -> String {
         [self.namespace.as_str(), id].concat()
     }
+
+    /// Fails unless the key is new (`NX`), or exists (`XX`).
+    async fn set(&self, id: &str, response: &[u8], condition: &str) -> Result<(), BoxError> {
+        let mut set = redis::cmd("SET");
+        set.arg(self.key(id)).arg(response).arg(condition);
+        set.arg("PX").arg(DAY);
+        let answer: Option<String> = set.query_async(&mut self.connection.clone()).await?;
+        let failed = || format!("SET {condition} did nothing").into();
+        answer.map(drop).ok_or_else(failed)
+    }
 }
 
 #[async_trait]
 impl Statements for Commands {
     async fn insert(&self, id: &str) -> Result<(), BoxError> {
-        let mut set = redis::cmd("SET");
-        set.arg(self.key(id)).arg("").arg("NX").arg("PX").arg(DAY);
-        let answer: Option<String> = set.query_async(&mut self.connection.clone()).await?;
-        answer
-            .map(drop)
-            .ok_or_else(|| "the key was not fresh".into())
+        self.set(id, b"", "NX").await
     }
 
     async fn update(&self, id: &str, response: &[u8]) -> Result<(), BoxError> {
-        let mut set = redis::cmd("SET");
-        set.arg(self.key(id)).arg(response).arg("XX");
-        set.arg("PX").arg(DAY);
-        let answer: Option<String> = set.query_async(&mut self.connection.clone()).await?;
-        answer.map(drop).ok_or_else(|| "no such key".into())
+        self.set(id, response, "XX").await
     }
 
     async fn select(&self, id: &str) -> Result<usize, BoxError> {

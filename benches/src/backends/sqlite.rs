@@ -14,9 +14,9 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::{POOL, statements};
+use super::{POOL, fill, statements};
 use crate::backend::one_row;
-use crate::{Backend, Baseline, Rows, Share, Statements};
+use crate::{Backend, Baseline, Statements};
 
 /// The statements have a database of their own in the namespace's folder: in the store's they would
 /// wait for its writes.
@@ -56,22 +56,15 @@ impl Baseline for Bare {
         Ok(Some(Arc::new(Pooled(pool))))
     }
 
+    /// Only one connection writes at a time, and others wait for the lock by sleeping. So one
+    /// uncontended connection, passed from caller to caller, is best.
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         let connection = options(namespace, FILE).connect().await?;
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    /// Only one connection writes at a time, and others wait for the lock by sleeping. So one
-    /// uncontended connection, passed from caller to caller, is best.
-    fn share(&self) -> Share {
-        Share::One
-    }
-
-    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
-        let fill = FILL
-            .replace("{rows}", &rows.to_string())
-            .replace("{ends}", &what.ends_in_micros().to_string());
-        execute(namespace, Sqlite::FILE, fill).await
+    async fn fill(&self, namespace: &str, rows: u64, ends_in: i64) -> Result<(), BoxError> {
+        execute(namespace, Sqlite::FILE, fill(FILL, rows, ends_in)).await
     }
 
     fn most_rows(&self) -> u64 {
@@ -83,13 +76,10 @@ const FILE: &str = "bare.db";
 
 const TABLE: &str = "CREATE TABLE bare (id TEXT PRIMARY KEY, response BLOB)";
 const INSERT: &str = "INSERT INTO bare (id) VALUES (?1) ON CONFLICT DO NOTHING";
-const UPDATE: &str = "UPDATE bare SET response = ?2 WHERE id = ?1";
+const UPDATE: &str = "UPDATE bare SET response = ?1 WHERE id = ?2";
 const SELECT: &str = "SELECT response FROM bare WHERE id = ?1";
 
-struct Pooled(SqlitePool);
-struct Held(Mutex<SqliteConnection>);
-
-statements!(Pooled, self => &self.0);
-statements!(Held, self => &mut *self.0.lock().await);
+statements!(Pooled(SqlitePool), self => &self.0);
+statements!(Held(Mutex<SqliteConnection>), self => &mut *self.0.lock().await);
 
 const FILL: &str = include_str!("fill/sqlite.sql");

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use idem_benches::ids::{DAY, id, key};
+use idem_benches::ids::{DAY, id, request};
 use idem_benches::{Report, Row};
 use idem_core::{
-    BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, MemoryStore,
-    Response,
+    BoxError, Claim, ClaimRequest, IdempotencyStore, IdempotencyStoreExt, MemoryStore, Response,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -33,22 +32,9 @@ struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// Keys of equal length, in sequence.
-#[derive(Default)]
-struct Requests {
-    next: u64,
-}
-
-impl Requests {
-    fn next(&mut self) -> Result<ClaimRequest, BoxError> {
-        self.next += 1;
-        request(&id(self.next))
-    }
-}
-
-fn request(id: &str) -> Result<ClaimRequest, BoxError> {
-    let fingerprint = Fingerprint::from_bytes(&[1; Fingerprint::BYTES])?;
-    Ok(ClaimRequest::new(key(id), fingerprint))
+/// Returns claims of keys of equal length, in sequence.
+fn requests() -> impl Iterator<Item = ClaimRequest> {
+    (1..).map(|number| request(&id(number)))
 }
 
 /// Returns a small response that owns its body, like one from the work.
@@ -81,50 +67,46 @@ async fn acquired(store: &dyn IdempotencyStore, request: &ClaimRequest) -> Resul
 async fn count_allocations(rows: &mut Vec<Row>) -> Result<(), BoxError> {
     const OPERATIONS: usize = 20_000;
     let store: Arc<dyn IdempotencyStore> = black_box(Arc::new(MemoryStore::new()));
-    let mut requests = Requests::default();
     let mut sums = [0.0; 4];
-    for _ in 0..OPERATIONS {
+    for wanted in requests().take(OPERATIONS) {
         let id = "0123456789abcdef0123456789abcdef";
         let (made, made_request) = allocations(async { request(id) }).await;
-        drop(made_request?);
-        let request = requests.next()?;
-        let (claimed, claim) = allocations(acquired(&*store, &request)).await;
+        drop(made_request);
+        let (claimed, claim) = allocations(acquired(&*store, &wanted)).await;
         let (claim, response) = (claim?, response());
         let (completed, done) = allocations(store.complete(&claim, &response, DAY)).await;
         done?;
-        let (replayed, outcome) = allocations(store.claim(&request)).await;
+        let (replayed, outcome) = allocations(store.claim(&wanted)).await;
         drop(outcome?);
         let counts = [made, claimed, claimed + completed, replayed];
         for (sum, count) in sums.iter_mut().zip(counts) {
             *sum += count;
         }
     }
-    let [made, claimed, completed, replayed] = sums.map(|sum| sum / OPERATIONS as f64);
-    let count = |path, count, of| Row::count(path, count, "allocations", of);
-    rows.extend([
-        count("memory_request", made, "a key and a request"),
-        count("memory_claim", claimed, "a claim"),
-        count("memory_claim_complete", completed, "a claim and its result"),
-        count("memory_replay", replayed, "a replay"),
-    ]);
+    let kinds = [
+        ("memory_request", "a key and a request"),
+        ("memory_claim", "a claim"),
+        ("memory_claim_complete", "a claim and its result"),
+        ("memory_replay", "a replay"),
+    ];
+    for ((path, of), sum) in kinds.into_iter().zip(sums) {
+        rows.push(Row::count(path, sum / OPERATIONS as f64, "allocations", of));
+    }
     Ok(())
 }
 
 /// Counts the bytes of a live key, with its text and its share of table and queues.
-async fn count_bytes(live: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
+async fn count_bytes(live: usize, rows: &mut Vec<Row>) -> Result<(), BoxError> {
+    let completed = "a completed key, 64 bytes of body";
     let kinds = [
         ("memory_bytes_in_flight", "a key in flight", false),
-        (
-            "memory_bytes_completed",
-            "a completed key, 64 bytes of body",
-            true,
-        ),
+        ("memory_bytes_completed", completed, true),
     ];
     for (path, of, is_completed) in kinds {
-        let (store, mut requests) = (MemoryStore::new(), Requests::default());
+        let store = MemoryStore::new();
         let before = heap();
-        for _ in 0..live {
-            let claim = acquired(&store, &requests.next()?).await?;
+        for request in requests().take(live) {
+            let claim = acquired(&store, &request).await?;
             if is_completed {
                 store.complete(&claim, &response(), DAY).await?;
             }
@@ -135,28 +117,22 @@ async fn count_bytes(live: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Runs many keys: three of four end with their retention, the others with a release. Nothing calls
+/// Counts the additional heap after ten times as many operations, with no live key in both cases:
+/// three of four keys end with their retention, the others with a release. Nothing calls
 /// `delete_expired`.
-async fn churn(store: &MemoryStore, requests: &mut Requests, lives: u64) -> Result<(), BoxError> {
-    let response = response();
-    for number in 0..lives {
-        let claim = acquired(store, &requests.next()?).await?;
-        if number % 4 == 0 {
-            store.release(&claim).await?;
-        } else {
-            store.complete(&claim, &response, MILLISECOND).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Counts the additional heap after ten times as many operations, with no live key in both cases.
-async fn count_growth(few: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
-    let (store, mut requests) = (MemoryStore::new(), Requests::default());
+async fn count_growth(few: usize, rows: &mut Vec<Row>) -> Result<(), BoxError> {
+    let (store, mut requests, response) = (MemoryStore::new(), requests(), response());
     let many = 10 * few;
     let mut used = [0.0; 2];
     for (operations, used) in [few, many - few].into_iter().zip(&mut used) {
-        churn(&store, &mut requests, operations).await?;
+        for (number, request) in requests.by_ref().take(operations).enumerate() {
+            let claim = acquired(&store, &request).await?;
+            if number % 4 == 0 {
+                store.release(&claim).await?;
+            } else {
+                store.complete(&claim, &response, MILLISECOND).await?;
+            }
+        }
         tokio::time::sleep(10 * MILLISECOND).await;
         store.purge_all().await?;
         *used = heap();

@@ -12,11 +12,12 @@ use idem_core::BoxError;
 /// Measures the stores beside the bare statements.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Measures these backends. Default: all whose servers are available.
-    #[arg(long, value_parser = PossibleValuesParser::new(backends::NAMES))]
+    /// Measures these backends, if their servers are available.
+    #[arg(long, default_values = backends::NAMES,
+        value_parser = PossibleValuesParser::new(backends::NAMES))]
     backend: Vec<String>,
-    /// Measures these paths. Default: all.
-    #[arg(long, value_parser = PossibleValuesParser::new(PATHS))]
+    /// Measures these paths.
+    #[arg(long, default_values = PATHS, value_parser = PossibleValuesParser::new(PATHS))]
     path: Vec<String>,
     /// Fewer and shorter rounds.
     #[arg(long)]
@@ -26,14 +27,6 @@ struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// Returns the named ones, or all if none is named.
-fn wanted<const N: usize>(named: Vec<String>, all: [&str; N]) -> Vec<String> {
-    match named.is_empty() {
-        true => all.map(ToOwned::to_owned).into(),
-        false => named,
-    }
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, BoxError> {
     let arguments = Arguments::parse();
@@ -41,12 +34,11 @@ async fn main() -> Result<ExitCode, BoxError> {
         true => Plan::quick(),
         false => Plan::full(),
     };
-    let paths = wanted(arguments.path, PATHS);
-    let names = wanted(arguments.backend, backends::NAMES);
     let mut report = Report::default();
     let mut exit = ExitCode::SUCCESS;
-    for backend in names.iter().filter_map(|name| backends::backend(name)) {
-        for path in &paths {
+    let names = arguments.backend.iter();
+    for backend in names.filter_map(|name| backends::backend(name)) {
+        for path in &arguments.path {
             eprint!("{} {path} … ", backend.name());
             let begin = Instant::now();
             let measured = measure(path, &backend, &plan).await;

@@ -1,124 +1,88 @@
 //! MariaDB's load generator, `mariadb-slap`.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use hdrhistogram::Histogram;
-use idem_core::BoxError;
 use url::Url;
 
-use super::program::{self, arguments};
-use super::{Generator, PREFIX, ROWS, Statement};
-
-/// `mariadb-slap`, with a connection for each caller up to 64. It sends each statement as text, and
-/// makes keys on the server, with `UUID_SHORT()`. It does not report single latencies, and its time
-/// includes connecting.
-pub(super) struct MariadbSlap {
-    program: PathBuf,
-    server: Vec<OsString>,
-    statement: Statement,
-}
+use super::{Generator, PREFIX, ROWS, table, words};
+use crate::Round;
+use crate::operations::Life;
 
 /// One less than the smallest id; ids are about as long as those of `UUID_SHORT()`.
 const FIRST: u64 = 100_000_000_000_000_000;
 
-impl MariadbSlap {
-    pub(super) fn new(url: &str, statement: Statement) -> Option<Self> {
-        let Some(server) = server(url) else {
-            eprintln!("mariadb-slap: not run, it needs a URL with a host and a database");
-            return None;
-        };
-        Some(Self {
-            program: program::find("mariadb-slap", "mariadb", "mariadb-client")?,
-            server,
-            statement,
-        })
-    }
-
-    fn table(&self) -> &'static str {
-        match self.statement {
-            Statement::Insert => "slap_bare_insert",
-            Statement::Select => "slap_bare_select",
-            Statement::InsertUpdate => "slap_bare_insert_update",
+/// `mariadb-slap`, with a connection for each caller up to 64. It sends each statement as text, and
+/// makes keys on the server, with `UUID_SHORT()`. It does not report single latencies, and its time
+/// includes connecting.
+pub(super) fn generator(url: &str, life: &Life) -> Option<Generator> {
+    let Some(server) = server(url) else {
+        eprintln!("mariadb-slap: not run, it needs a URL with a host and a database");
+        return None;
+    };
+    let table = table("slap", life);
+    // Recreates the table, with the rows to read.
+    let tables = format!(
+        "DROP TABLE IF EXISTS {table};\
+         CREATE TABLE {table} (id VARCHAR(600) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, \
+         response LONGBLOB) ENGINE=InnoDB;\
+         INSERT INTO {table} SELECT CONCAT('{PREFIX}', {FIRST} + seq), 'done' FROM seq_1_to_{ROWS}"
+    );
+    let key = format!("CONCAT('{PREFIX}', UUID_SHORT())");
+    // A statement that takes its key from a variable uses the primary key, too.
+    let script = match life {
+        Life::Claim => format!("INSERT IGNORE INTO {table} (id) VALUES ({key})"),
+        Life::Complete(_) => format!(
+            "INSERT IGNORE INTO {table} (id) VALUES (@id := {key});\
+             UPDATE {table} SET response = 'done' WHERE id = @id"
+        ),
+        Life::Replay => {
+            let id = FIRST + 1;
+            format!("SELECT response FROM {table} WHERE id = '{PREFIX}{id}'")
         }
-    }
-
-    /// Returns one operation. A statement that takes its key from a variable uses the primary key,
-    /// too.
-    fn script(&self) -> String {
-        let table = self.table();
-        match self.statement {
-            Statement::Insert => {
-                format!("INSERT IGNORE INTO {table} (id) VALUES (CONCAT('{PREFIX}', UUID_SHORT()))")
-            }
-            Statement::Select => {
-                let id = FIRST + 1;
-                format!("SELECT response FROM {table} WHERE id = '{PREFIX}{id}'")
-            }
-            Statement::InsertUpdate => format!(
-                "INSERT IGNORE INTO {table} (id) VALUES (@id := CONCAT('{PREFIX}', UUID_SHORT()));\
-                 UPDATE {table} SET response = 'done' WHERE id = @id"
-            ),
-        }
-    }
-
-    /// Runs the whole list this many times. It counts each of the statements as one.
-    async fn lists(&self, connections: usize, times: u64, sql: &str) -> Result<String, BoxError> {
-        let statements = sql.split(';').count() as u64 * times;
-        let mut all = arguments(["--no-defaults", "--no-drop", "--csv", "--delimiter=;"]);
-        all.extend(self.server.clone());
-        all.extend(arguments([
-            format!("--concurrency={connections}"),
-            format!("--number-of-queries={statements}"),
-            format!("--query={sql}"),
-        ]));
-        program::run(&self.program, all).await
-    }
+    };
+    Some(Generator {
+        name: "mariadb-slap",
+        origin: ("mariadb", "mariadb-client"),
+        preparation: Some(lists(&server, 1, 1, &tables)),
+        arguments: Box::new(move |work| lists(&server, work.connections, work.operations, &script)),
+        read: Box::new(|said, work| {
+            Some(Round {
+                operations: work.operations,
+                elapsed: Duration::from_secs_f64(seconds(said)?),
+                latencies: None,
+            })
+        }),
+        is_timed: false,
+    })
 }
 
-#[async_trait]
-impl Generator for MariadbSlap {
-    const NAME: &'static str = "mariadb-slap";
-
-    /// Recreates the table, with the rows to read.
-    async fn prepare(&self) -> Result<(), BoxError> {
-        let table = self.table();
-        let sql = format!(
-            "DROP TABLE IF EXISTS {table};\
-             CREATE TABLE {table} (id VARCHAR(600) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, \
-             response LONGBLOB) ENGINE=InnoDB;\
-             INSERT INTO {table} SELECT CONCAT('{PREFIX}', {FIRST} + seq), 'done' FROM seq_1_to_{ROWS}"
-        );
-        self.lists(1, 1, &sql).await.map(drop)
-    }
-
-    async fn run(
-        &self,
-        connections: usize,
-        operations: u64,
-    ) -> Result<(Duration, Option<Histogram<u64>>), BoxError> {
-        let said = self.lists(connections, operations, &self.script()).await?;
-        let elapsed = seconds(&said).ok_or("mariadb-slap says no time")?;
-        Ok((Duration::from_secs_f64(elapsed), None))
-    }
+/// Runs the whole list of statements this many times. It counts each of them as one.
+fn lists(server: &[String], connections: usize, times: u64, sql: &str) -> Vec<String> {
+    let statements = sql.split(';').count() as u64 * times;
+    let mut all = words("--no-defaults --no-drop --csv --delimiter=;");
+    all.extend_from_slice(server);
+    all.extend([
+        format!("--concurrency={connections}"),
+        format!("--number-of-queries={statements}"),
+        format!("--query={sql}"),
+    ]);
+    all
 }
 
 /// Converts `mysql://user:password@host:port/database` into options.
-fn server(url: &str) -> Option<Vec<OsString>> {
+fn server(url: &str) -> Option<Vec<String>> {
     let url = Url::parse(url).ok()?;
     let database = url
         .path()
         .strip_prefix('/')
         .filter(|name| !name.is_empty())?;
-    Some(arguments([
+    Some(vec![
         format!("--user={}", url.username()),
         format!("--password={}", url.password().unwrap_or_default()),
         format!("--host={}", url.host_str()?),
         format!("--port={}", url.port().unwrap_or(3306)),
         format!("--create-schema={database}"),
-    ]))
+    ])
 }
 
 /// Reads the average time from `,mixed,0.529,0.529,0.529,64,100`: engine, kind, average time, and

@@ -4,58 +4,19 @@
 
 mod mariadb_slap;
 mod pgbench;
-mod program;
 mod redis_benchmark;
 
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hdrhistogram::Histogram;
 use idem_core::BoxError;
 use tokio::sync::OnceCell;
 
+use crate::operations::Life;
 use crate::{Contender, Length, Round};
-
-/// The repeated operation of a load generator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Statement {
-    /// Inserts a fresh key: `INSERT … ON CONFLICT DO NOTHING`, `SET … NX PX`.
-    Insert,
-    /// Reads an existing key: `SELECT … WHERE id = …`, `GET`.
-    Select,
-    /// Inserts a fresh key, then writes the response to it with another statement.
-    InsertUpdate,
-}
-
-impl Statement {
-    /// Returns the statement to compare with a path.
-    pub(crate) fn of(path: &str) -> Option<Self> {
-        match path {
-            "claim_fresh" => Some(Self::Insert),
-            "claim_complete" => Some(Self::InsertUpdate),
-            "replay" => Some(Self::Select),
-            _ => None,
-        }
-    }
-}
-
-/// Returns the load generator of the server at `url`. Returns `None` if the server has none, or,
-/// with a line on standard error, if its program is missing.
-pub(crate) fn generator(
-    backend: &str,
-    statement: Statement,
-    url: &str,
-) -> Option<Box<dyn Contender>> {
-    match backend {
-        "postgres" => Some(Box::new(pgbench::Pgbench::new(url, statement)?)),
-        "mariadb" => Counting::boxed(mariadb_slap::MariadbSlap::new(url, statement)?),
-        "redis" | "valkey" => {
-            Counting::boxed(redis_benchmark::RedisBenchmark::new(url, statement)?)
-        }
-        _ => None,
-    }
-}
 
 /// Most connections that a generator opens, so that no server refuses one.
 const MOST_CONNECTIONS: usize = 64;
@@ -66,114 +27,218 @@ const ROWS: usize = 10_000;
 /// The beginning of keys, as long as the store's scope and operation.
 const PREFIX: &str = "bench payments.create ";
 
-/// A generator that counts operations, not time.
-#[async_trait]
-trait Generator: Send + Sync + 'static {
-    const NAME: &'static str;
+/// Operations of each connection in a first round, which measures the speed of this machine.
+const FIRST: u64 = 8;
 
-    /// Creates everything that the operations need.
-    async fn prepare(&self) -> Result<(), BoxError>;
-
-    /// Runs this many operations. Returns the time, and the latencies if it reports them.
-    async fn run(
-        &self,
-        connections: usize,
-        operations: u64,
-    ) -> Result<(Duration, Option<Histogram<u64>>), BoxError>;
+/// How a load generator is run and read.
+struct Generator {
+    /// Its name in reports, which is that of its program.
+    name: &'static str,
+    /// The server whose programs it is one of, and its Debian package.
+    origin: (&'static str, &'static str),
+    /// The arguments that create everything the operations need, if they need something.
+    preparation: Option<Vec<String>>,
+    arguments: Arguments,
+    read: Read,
+    /// Whether it runs for a time, instead of a number of operations.
+    is_timed: bool,
 }
 
-/// Works for about a given time: the previous round determines how many operations that takes.
-struct Counting<G> {
-    generator: G,
+/// Returns the arguments that do this work.
+type Arguments = Box<dyn Fn(&Work) -> Vec<String> + Send + Sync>;
+
+/// Reads the round from the output; `None` for output in another form.
+type Read = Box<dyn Fn(&str, &Work) -> Option<Round> + Send + Sync>;
+
+/// The work of a generator in a round: so many operations, or so much time.
+struct Work {
+    connections: usize,
+    operations: u64,
+    length: Duration,
+}
+
+/// Returns the load generator of a backend for a path, at 64 callers. Returns `None` if the server
+/// has none, or, with a line on standard error, if its program is missing.
+pub(crate) fn generator(path: &str, backend: &str, callers: usize) -> Option<Box<dyn Contender>> {
+    let life = match (path, callers) {
+        ("claim_fresh", 64) => Life::Claim,
+        ("claim_complete", 64) => Life::complete(),
+        ("replay", 64) => Life::Replay,
+        _ => return None,
+    };
+    let url = idem_servers::url_for(backend)?;
+    let generator = match backend {
+        "postgres" => pgbench::generator(url, &life)
+            .inspect_err(|error| eprintln!("pgbench: not run, it has no folder: {error}"))
+            .ok(),
+        "mariadb" => mariadb_slap::generator(&url, &life),
+        "redis" | "valkey" => redis_benchmark::generator(url, &life),
+        _ => None,
+    }?;
+    let (server, package) = generator.origin;
+    let program = find(generator.name, server, package)?;
+    Some(Box::new(Generated::new(program, generator)))
+}
+
+/// A load generator, which works for about a given time. Of one that does not count time, the
+/// previous round determines how many operations that takes.
+struct Generated {
+    program: PathBuf,
+    generator: Generator,
     prepared: OnceCell<()>,
     /// Operations per second of the previous round.
     rate: Mutex<Option<f64>>,
 }
 
-/// Operations of each connection in a first round, which measures the speed of this machine.
-const FIRST: u64 = 8;
-
-impl<G: Generator> Counting<G> {
-    fn boxed(generator: G) -> Option<Box<dyn Contender>> {
-        Some(Box::new(Self {
+impl Generated {
+    fn new(program: PathBuf, generator: Generator) -> Self {
+        Self {
+            program,
             generator,
             prepared: OnceCell::new(),
             rate: Mutex::new(None),
-        }))
+        }
     }
 
-    /// Returns how many operations take about this time; `None` if there was no round before.
-    fn operations(&self, length: Duration) -> Option<u64> {
-        let rate = *self.rate.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((rate? * length.as_secs_f64()) as u64)
+    fn rate(&self) -> MutexGuard<'_, Option<f64>> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn timed(&self, connections: usize, operations: u64) -> Result<Round, BoxError> {
+    async fn work(
+        &self,
+        connections: usize,
+        operations: u64,
+        length: Duration,
+    ) -> Result<Round, BoxError> {
         // Each connection runs the same number.
         let each = (operations / connections as u64).max(1);
-        let operations = each * connections as u64;
-        let (elapsed, latencies) = self.generator.run(connections, operations).await?;
-        let round = Round {
-            operations,
-            elapsed: elapsed.max(Duration::from_millis(1)),
-            latencies,
+        let work = Work {
+            connections,
+            operations: each * connections as u64,
+            length,
         };
-        let rate = Some(round.per_second());
-        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+        let said = run(&self.program, &(self.generator.arguments)(&work)).await?;
+        let round = (self.generator.read)(&said, &work);
+        let mut round = round.ok_or_else(|| format!("{} has another form", self.name()))?;
+        round.elapsed = round.elapsed.max(Duration::from_millis(1));
+        *self.rate() = Some(round.per_second());
         Ok(round)
     }
 }
 
 #[async_trait]
-impl<G: Generator> Contender for Counting<G> {
+impl Contender for Generated {
     fn name(&self) -> &str {
-        G::NAME
+        self.generator.name
     }
 
     async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
-        let connections = callers.clamp(1, MOST_CONNECTIONS);
-        let prepare = || self.generator.prepare();
+        let prepare = async || match &self.generator.preparation {
+            Some(arguments) => run(&self.program, arguments).await.map(drop),
+            None => Ok(()),
+        };
         self.prepared.get_or_try_init(prepare).await?;
+        let connections = callers.clamp(1, MOST_CONNECTIONS);
         let length = length.time()?;
-        if self.operations(length).is_none() {
-            self.timed(connections, FIRST * connections as u64).await?;
+        if self.rate().is_none() && !self.generator.is_timed {
+            let first = FIRST * connections as u64;
+            self.work(connections, first, length).await?;
         }
-        let operations = self.operations(length).unwrap_or(1);
-        self.timed(connections, operations).await
+        let rate = self.rate().unwrap_or_default();
+        let operations = (rate * length.as_secs_f64()) as u64;
+        self.work(connections, operations, length).await
     }
+}
+
+/// Returns the path of a program: in a folder of `$PATH`, or beside the programs of the server.
+/// Without one it prints a line on standard error.
+fn find(name: &str, server: &str, package: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let server = idem_servers::server(server).ok();
+    let found = std::env::split_paths(&path)
+        .chain(server.and_then(idem_servers::Server::programs))
+        .map(|folder| folder.join(name))
+        .find(|program| program.is_file());
+    if found.is_none() {
+        eprintln!("{name}: not run, it is not installed (Debian's package `{package}` has it)");
+    }
+    found
+}
+
+/// Runs a program to its end, on a thread of its own, and returns its output.
+///
+/// # Errors
+///
+/// An error when the program cannot be run, or fails: with its message.
+async fn run(program: &Path, arguments: &[String]) -> Result<String, BoxError> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{}: {}", program.display(), errors.trim()).into())
+}
+
+/// Returns the name of the table for these statements.
+fn table(generator: &str, life: &Life) -> String {
+    let statements = match life {
+        Life::Claim => "insert",
+        Life::Complete(_) => "insert_update",
+        Life::Replay => "select",
+    };
+    format!("{generator}_bare_{statements}")
+}
+
+/// Returns each word as an argument.
+fn words(words: &str) -> Vec<String> {
+    words.split_whitespace().map(ToOwned::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Runs 500 operations a second.
-    struct Slow;
-
-    #[async_trait]
-    impl Generator for Slow {
-        const NAME: &'static str = "slow";
-
-        async fn prepare(&self) -> Result<(), BoxError> {
-            Ok(())
-        }
-
-        async fn run(
-            &self,
-            _: usize,
-            operations: u64,
-        ) -> Result<(Duration, Option<Histogram<u64>>), BoxError> {
-            Ok((Duration::from_millis(2) * operations as u32, None))
-        }
-    }
-
     #[tokio::test]
     async fn the_round_before_tells_how_many_operations_take_how_long() {
-        let slow = Counting::boxed(Slow).unwrap();
+        let slow = Generator {
+            name: "sh",
+            origin: ("", "dash"),
+            preparation: None,
+            arguments: Box::new(|_| words("-c true")),
+            // 500 operations a second.
+            read: Box::new(|_, work| {
+                Some(Round {
+                    operations: work.operations,
+                    elapsed: Duration::from_millis(2) * work.operations as u32,
+                    latencies: None,
+                })
+            }),
+            is_timed: false,
+        };
+        let slow = Generated::new(find("sh", "", "dash").unwrap(), slow);
         let second = Length::Time(Duration::from_secs(1));
         assert_eq!(slow.round(2, second).await.unwrap().operations, 500);
         let moment = Length::Time(Duration::from_millis(1));
         // One each, at least.
         assert_eq!(slow.round(64, moment).await.unwrap().operations, 64);
+    }
+
+    #[test]
+    fn a_program_of_the_path_is_found() {
+        assert!(find("sh", "", "dash").is_some());
+        assert_eq!(find("idem-no-such-program", "", "none"), None);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_fails_says_why() {
+        let shell = find("sh", "", "dash").unwrap();
+        let script = |text: &str| ["-c".to_owned(), text.to_owned()];
+        let said = run(&shell, &script("echo done")).await.unwrap();
+        assert_eq!(said, "done\n");
+        let failing = script("echo the disk is on fire >&2; exit 3");
+        let error = run(&shell, &failing).await.unwrap_err();
+        assert!(error.to_string().contains("the disk is on fire"), "{error}");
     }
 }

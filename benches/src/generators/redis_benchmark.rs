@@ -1,90 +1,60 @@
 //! The load generator of Redis and Valkey, `redis-benchmark`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use hdrhistogram::Histogram;
-use idem_core::BoxError;
 
-use super::program::{self, arguments};
-use super::{Generator, ROWS, Statement};
-
-/// `redis-benchmark` without pipelining, one thread.
-pub(super) struct RedisBenchmark {
-    program: PathBuf,
-    url: String,
-    statement: Statement,
-}
-
-/// The retention of a key, in milliseconds.
-const DAY: &str = "86400000";
+use super::{Generator, ROWS, Work, words};
+use crate::Round;
+use crate::operations::Life;
 
 /// The range of random fresh keys: those of a run hardly ever coincide.
 const FRESH: usize = 2_000_000_000;
 
+const INSERTED: &str = "bench:payments.create:__rand_int__";
 const READ: &str = "bench:read:payments:__rand_int__";
 
-impl RedisBenchmark {
-    /// Returns `None` for two statements on one key, which the program cannot do.
-    pub(super) fn new(url: &str, statement: Statement) -> Option<Self> {
-        if statement == Statement::InsertUpdate {
-            return None;
-        }
-        Some(Self {
-            program: program::find("redis-benchmark", "redis", "redis-tools")?,
-            url: url.to_owned(),
-            statement,
-        })
-    }
+/// The retention of a key, in milliseconds.
+const DAY: u64 = 86_400_000;
 
-    async fn requests(
-        &self,
-        connections: usize,
-        requests: u64,
-        drawn: usize,
-        command: &[&str],
-    ) -> Result<String, BoxError> {
-        let (clients, requests) = (connections.to_string(), requests.to_string());
-        let drawn = drawn.to_string();
-        let mut all = arguments(["--csv", "-u", &self.url]);
-        all.extend(arguments(["-c", &clients, "-n", &requests, "-r", &drawn]));
-        all.extend(arguments(command));
-        program::run(&self.program, all).await
-    }
+/// `redis-benchmark` without pipelining, one thread. Returns `None` for two statements on one key,
+/// which it cannot do.
+pub(super) fn generator(url: String, life: &Life) -> Option<Generator> {
+    let (preparation, command) = match life {
+        // Writes ten times as many keys as there are, so that hardly any is missing.
+        Life::Replay => {
+            let requests = 10 * ROWS;
+            let fill = format!("-c 64 -n {requests} -r {ROWS} SET {READ} done PX {DAY}");
+            (Some(fill), format!("-r {ROWS} GET {READ}"))
+        }
+        Life::Claim => {
+            let insert = format!("-r {FRESH} SET {INSERTED} pending NX PX {DAY}");
+            (None, insert)
+        }
+        Life::Complete(_) => return None,
+    };
+    Some(Generator {
+        name: "redis-benchmark",
+        origin: ("redis", "redis-tools"),
+        preparation: preparation.map(|fill| words(&format!("--csv -u {url} {fill}"))),
+        arguments: Box::new(move |work| {
+            let (clients, requests) = (work.connections, work.operations);
+            words(&format!(
+                "--csv -u {url} -c {clients} -n {requests} {command}"
+            ))
+        }),
+        read: Box::new(round),
+        is_timed: false,
+    })
 }
 
-#[async_trait]
-impl Generator for RedisBenchmark {
-    const NAME: &'static str = "redis-benchmark";
-
-    /// Writes ten times as many keys as there are, so that hardly any is missing.
-    async fn prepare(&self) -> Result<(), BoxError> {
-        if self.statement == Statement::Select {
-            let fill = ["SET", READ, "done", "PX", DAY];
-            self.requests(64, 10 * ROWS as u64, ROWS, &fill).await?;
-        }
-        Ok(())
-    }
-
-    async fn run(
-        &self,
-        connections: usize,
-        operations: u64,
-    ) -> Result<(Duration, Option<Histogram<u64>>), BoxError> {
-        let fresh = "bench:payments.create:__rand_int__";
-        let (drawn, command): (_, &[&str]) = match self.statement {
-            Statement::Select => (ROWS, &["GET", READ]),
-            _ => (FRESH, &["SET", fresh, "pending", "NX", "PX", DAY]),
-        };
-        let said = self
-            .requests(connections, operations, drawn, command)
-            .await?;
-        let figures = figures(&said).ok_or("redis-benchmark has another form")?;
-        let rate = figures[0].max(1.0);
-        let elapsed = Duration::from_secs_f64(operations as f64 / rate);
-        Ok((elapsed, Some(latencies(&figures, operations)?)))
-    }
+fn round(said: &str, work: &Work) -> Option<Round> {
+    let figures = figures(said)?;
+    Some(Round {
+        operations: work.operations,
+        elapsed: Duration::from_secs_f64(work.operations as f64 / figures[0].max(1.0)),
+        latencies: Some(latencies(&figures, work.operations)?),
+    })
 }
 
 /// Returns the numbers after the test's name: requests a second, then average, minimum, 50th, 95th,
@@ -98,14 +68,16 @@ fn figures(said: &str) -> Option<[f64; 7]> {
 }
 
 /// Converts percentiles: the latencies between two of them count as the greater one.
-fn latencies(figures: &[f64; 7], operations: u64) -> Result<Histogram<u64>, BoxError> {
-    let mut latencies = Histogram::new(3)?;
+fn latencies(figures: &[f64; 7], operations: u64) -> Option<Histogram<u64>> {
+    let mut latencies = Histogram::new(3).ok()?;
     let [.., p50, p95, p99, greatest] = *figures;
     for (percent, milliseconds) in [(50, p50), (45, p95), (4, p99), (1, greatest)] {
         let nanoseconds = (milliseconds * 1e6) as u64;
-        latencies.record_n(nanoseconds, operations * percent / 100)?;
+        latencies
+            .record_n(nanoseconds, operations * percent / 100)
+            .ok()?;
     }
-    Ok(latencies)
+    Some(latencies)
 }
 
 #[cfg(test)]

@@ -1,80 +1,28 @@
-//! The calls of a store.
+//! The calls of a store, and the engine's runs.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use idem_core::{BoxError, ClaimOutcome, IdempotencyStore, Response};
+use idem_core::{BoxError, ClaimOutcome, Idempotency, IdempotencyStore, Outcome};
 use tokio::sync::Mutex;
 
-use super::{Keys, Operation, Turns};
-use crate::Backend;
-use crate::ids::{DAY, request, response};
+use super::{Call, Keys, Life};
+use crate::arena::Arena;
+use crate::ids::{DAY, fingerprint, key, request, response};
 
-fn unexpected(outcome: &ClaimOutcome) -> BoxError {
-    format!("a claim was answered {}", outcome.name()).into()
-}
+/// The store's calls for one key.
+pub(crate) struct Calls<S: ?Sized = dyn IdempotencyStore>(pub(crate) Arc<S>, pub(crate) Life);
 
-/// A claim of a fresh key.
-pub(crate) struct Claims<S: ?Sized = dyn IdempotencyStore> {
-    store: Arc<S>,
-    /// The response that completes the claim, if there is one.
-    response: Option<Response>,
-}
-
-impl<S: IdempotencyStore + ?Sized> Claims<S> {
-    /// Claims only.
-    pub(crate) fn fresh(store: Arc<S>) -> Self {
-        Self {
-            store,
-            response: None,
-        }
-    }
-
-    /// Runs the whole life of a key.
-    pub(crate) fn completed(store: Arc<S>) -> Self {
-        Self::with_response(store, response())
-    }
-
-    /// Runs the whole life of a key, with this response.
-    pub(crate) fn with_response(store: Arc<S>, response: Response) -> Self {
-        Self {
-            store,
-            response: Some(response),
-        }
-    }
-}
-
-impl<S: IdempotencyStore + ?Sized> Operation for Claims<S> {
-    type Connection = ();
-
-    async fn connect(&self) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
-        match (self.store.claim(&request(id)).await?, &self.response) {
-            (ClaimOutcome::Acquired(_), None) => Ok(()),
-            (ClaimOutcome::Acquired(claim), Some(response)) => {
-                Ok(self.store.complete(&claim, response, DAY).await?)
+impl<S: IdempotencyStore + ?Sized> Call for Calls<S> {
+    async fn call(&self, id: &str) -> Result<(), BoxError> {
+        let Self(store, life) = self;
+        match (life, store.claim(&request(id)).await?) {
+            (Life::Claim, ClaimOutcome::Acquired(_))
+            | (Life::Replay, ClaimOutcome::Completed(_)) => Ok(()),
+            (Life::Complete(response), ClaimOutcome::Acquired(claim)) => {
+                Ok(store.complete(&claim, response, DAY).await?)
             }
-            (outcome, _) => Err(unexpected(&outcome)),
-        }
-    }
-}
-
-/// A claim of a completed key.
-pub(crate) struct Replay<S: ?Sized = dyn IdempotencyStore>(pub(crate) Arc<S>);
-
-impl<S: IdempotencyStore + ?Sized> Operation for Replay<S> {
-    type Connection = ();
-
-    async fn connect(&self) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
-        match self.0.claim(&request(id)).await? {
-            ClaimOutcome::Completed(_) => Ok(()),
-            outcome => Err(unexpected(&outcome)),
+            (_, outcome) => Err(format!("a claim was answered {}", outcome.name()).into()),
         }
     }
 }
@@ -85,18 +33,10 @@ pub(crate) struct Crowd {
     pub(crate) callers: usize,
 }
 
-impl Operation for Crowd {
-    type Connection = ();
+impl Call for Crowd {
+    const MOST_TASKS: usize = 1;
 
-    fn tasks(&self, _: usize) -> usize {
-        1
-    }
-
-    async fn connect(&self) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+    async fn call(&self, id: &str) -> Result<(), BoxError> {
         let id: Arc<str> = id.into();
         let claims: Vec<_> = (0..self.callers)
             .map(|_| {
@@ -117,55 +57,67 @@ impl Operation for Crowd {
 
 /// A claim of a fresh key, then one of a completed key.
 pub(crate) struct ClaimReplay {
-    claims: Claims,
-    replay: Replay,
-    completed: Mutex<Turns>,
+    claim: Calls,
+    replay: Calls,
+    completed: Mutex<Keys>,
 }
 
 impl ClaimReplay {
     pub(crate) async fn prepared(store: Arc<dyn IdempotencyStore>) -> Result<Self, BoxError> {
-        let completed = Keys::used(&Claims::completed(Arc::clone(&store)), 100).await?;
+        let completed = Keys::used(&Calls(Arc::clone(&store), Life::complete()), 100).await?;
         Ok(Self {
-            claims: Claims::fresh(Arc::clone(&store)),
-            replay: Replay(store),
+            claim: Calls(Arc::clone(&store), Life::Claim),
+            replay: Calls(store, Life::Replay),
             completed: Mutex::new(completed.turns(0)),
         })
     }
 }
 
-impl Operation for ClaimReplay {
-    type Connection = ();
+impl Call for ClaimReplay {
+    const MOST_TASKS: usize = 1;
 
-    fn tasks(&self, _: usize) -> usize {
-        1
-    }
-
-    async fn connect(&self) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
-        self.claims.step(&mut (), id).await?;
+    async fn call(&self, id: &str) -> Result<(), BoxError> {
+        self.claim.call(id).await?;
         let mut completed = self.completed.lock().await;
-        self.replay.step(&mut (), &completed.next_id()).await
+        self.replay.call(&completed.next_id()).await
     }
 }
 
 /// Opening the store, and a claim of a fresh key.
-pub(crate) struct ColdStart {
-    pub(crate) backend: Backend,
-    pub(crate) namespace: String,
+pub(crate) struct ColdStart(pub(crate) Arena);
+
+impl Call for ColdStart {
+    async fn call(&self, id: &str) -> Result<(), BoxError> {
+        let store = self.0.another().await?;
+        Calls(store, Life::Claim).call(id).await
+    }
 }
 
-impl Operation for ColdStart {
-    type Connection = ();
+/// A run of work that takes no time: claim and completion, with the heartbeat of the lease.
+pub(crate) struct Run {
+    engine: Idempotency,
+    /// Whether the keys are fresh, so that the work runs.
+    is_fresh: bool,
+}
 
-    async fn connect(&self) -> Result<(), BoxError> {
-        Ok(())
+impl Run {
+    pub(crate) fn new(store: Arc<dyn IdempotencyStore>, is_fresh: bool) -> Self {
+        Self {
+            engine: Idempotency::new(store),
+            is_fresh,
+        }
     }
+}
 
-    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
-        let store = self.backend.harness.open(&self.namespace).await?;
-        Claims::fresh(store).step(&mut (), id).await
+impl Call for Run {
+    async fn call(&self, id: &str) -> Result<(), BoxError> {
+        let work = async |_work| Ok::<_, Infallible>(response());
+        let key = key(id);
+        let outcome = self.engine.run_response(&key, fingerprint(), work).await;
+        let outcome = outcome.map_err(|error| error.to_string())?;
+        match matches!(outcome, Outcome::Fresh(_)) == self.is_fresh {
+            true => Ok(()),
+            false => Err("a fresh key was replayed, or a completed one ran again".into()),
+        }
     }
 }

@@ -1,53 +1,67 @@
 //! Claims of fresh keys beside other work, and without it.
 
+use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idem_core::{AttemptId, BoxError, ClaimRequest, ErrorKind, IdempotencyStore};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::Visit;
-use crate::ids::{Ids, request};
+use super::{HOUR, Scene, Visit};
+use crate::arena::Arena;
+use crate::ids::{fresh_id, request};
 use crate::measured::Measured;
-use crate::operations::Claims;
-use crate::{Arena, Backend, Contender, Length, Round, Rows};
+use crate::operations::{Calls, Life};
+use crate::{Contender, Length, Round};
 
-/// The other work.
-#[async_trait]
-trait Work: Send + Sync {
-    /// Starts the work; its tasks continue until the claims end.
-    async fn start(&self, is_over: IsOver) -> Result<JoinSet<Done>, BoxError>;
+/// Claims beside other work, which starts before them, says so, and continues until they end.
+struct Beside<W> {
+    claims: Measured<Calls>,
+    work: W,
 }
+
+/// Says that the work has started.
+type Started = oneshot::Sender<()>;
 
 /// Whether the claims have ended.
 type IsOver = watch::Receiver<bool>;
 
-/// The result of a task of the other work.
+/// The result of the other work.
 type Done = Result<(), BoxError>;
 
-/// Claims beside other work.
-struct Beside<W> {
-    claims: Measured<Claims>,
-    work: W,
+/// Returns the contender with fresh claims in this arena.
+fn beside<W, F>(name: &'static str, arena: &Arena, work: W) -> Box<dyn Contender>
+where
+    W: Fn(Started, IsOver) -> F + Send + Sync + 'static,
+    F: Future<Output = Done> + Send + 'static,
+{
+    let claims = Measured::new(name, Calls(arena.store(), Life::Claim));
+    Box::new(Beside { claims, work })
 }
 
 #[async_trait]
-impl<W: Work> Contender for Beside<W> {
+impl<W, F> Contender for Beside<W>
+where
+    W: Fn(Started, IsOver) -> F + Send + Sync,
+    F: Future<Output = Done> + Send + 'static,
+{
     fn name(&self) -> &str {
         self.claims.name()
     }
 
     async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
+        let (started, has_started) = oneshot::channel();
         let (end, is_over) = watch::channel(false);
-        let mut tasks = self.work.start(is_over).await?;
+        let work = tokio::spawn((self.work)(started, is_over));
+        if has_started.await.is_err() {
+            work.await??;
+            return Err("the work beside the claims ended before them".into());
+        }
         let round = self.claims.round(callers, length).await;
         end.send_replace(true);
-        while let Some(task) = tasks.join_next().await {
-            task??;
-        }
+        work.await??;
         round
     }
 }
@@ -59,13 +73,6 @@ const NOT_LOCKED: &str = "no locked key";
 
 /// The pause of a caller of the locked key after each answer: the engine's pauses are longer.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// A caller's transaction holds a key that 64 callers claim.
-struct LockedKey {
-    store: Arc<dyn IdempotencyStore>,
-    backend: Backend,
-    namespace: String,
-}
 
 /// Claims the locked key until the round ends.
 async fn want(store: Arc<dyn IdempotencyStore>, wanted: ClaimRequest, is_over: IsOver) -> Done {
@@ -84,58 +91,40 @@ async fn want(store: Arc<dyn IdempotencyStore>, wanted: ClaimRequest, is_over: I
     Ok(())
 }
 
-#[async_trait]
-impl Work for LockedKey {
-    async fn start(&self, is_over: IsOver) -> Result<JoinSet<Done>, BoxError> {
-        let wanted = request(&Ids::series().next_id());
-        let held = self.backend.lock(&self.namespace, &wanted).await?;
-        let mut callers = JoinSet::new();
-        for _ in 0..CALLERS_OF_LOCKED {
-            let (store, is_over) = (Arc::clone(&self.store), is_over.clone());
-            callers.spawn(want(store, wanted.clone(), is_over));
-        }
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            while let Some(caller) = callers.join_next().await {
-                caller??;
-            }
-            drop(held);
-            Ok(())
-        });
-        Ok(tasks)
+/// Lets a caller's transaction hold a key that 64 callers claim.
+async fn lock(arena: Arena, started: Started, is_over: IsOver) -> Done {
+    let wanted = request(&fresh_id());
+    let held = arena.lock(&wanted).await?;
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS_OF_LOCKED {
+        callers.spawn(want(arena.store(), wanted.clone(), is_over.clone()));
     }
+    let _ = started.send(());
+    while let Some(caller) = callers.join_next().await {
+        caller??;
+    }
+    drop(held);
+    Ok(())
 }
 
 /// Measures claims beside a key that an open transaction holds. Without transactions there is no
 /// scene.
-pub(super) async fn locked_key(visit: Visit<'_>) -> Result<(), BoxError> {
-    let arena = Arena::new(visit.backend).await?;
-    let probe = request(&Ids::series().next_id());
-    if visit
-        .backend
-        .lock(arena.namespace(), &probe)
-        .await?
-        .is_none()
-    {
-        return arena.close().await;
+pub(super) async fn locked_key(visit: &mut Visit<'_>) -> Result<(), BoxError> {
+    let arena = visit.arena().await?;
+    let probe = request(&fresh_id());
+    if arena.lock(&probe).await?.is_none() {
+        return Ok(());
     }
-    let beside = Beside {
-        claims: Measured::new(LOCKED, Claims::fresh(arena.store())),
-        work: LockedKey {
-            store: arena.store(),
-            backend: visit.backend.clone(),
-            namespace: arena.namespace().to_owned(),
-        },
-    };
-    let alone = Measured::boxed(NOT_LOCKED, Claims::fresh(arena.store()));
-    let contenders: Vec<Box<dyn Contender>> = vec![Box::new(beside), alone];
-    let scene = visit.scene("locked_key", &[64], contenders, |heat| {
-        let row = heat.row("locked_key", LOCKED, NOT_LOCKED);
-        row.into_iter().collect()
-    });
+    let locked = arena.clone();
+    let contenders = vec![
+        beside(LOCKED, &arena, move |started, is_over| {
+            lock(locked.clone(), started, is_over)
+        }),
+        Measured::boxed(NOT_LOCKED, Calls(arena.store(), Life::Claim)),
+    ];
     // The transaction is open for five seconds; each round begins with a wait for its lock.
-    visit.meter.measure(scene.longer(14)).await?;
-    arena.close().await
+    let scene = Scene::new("locked_key", &[64], contenders).longer(14);
+    visit.measure(scene).await
 }
 
 const PURGED: &str = "beside purge";
@@ -148,35 +137,13 @@ const BATCH: u32 = 1000;
 /// does.
 const RESTS: u32 = 9;
 
-/// The deletion of expired rows.
-struct Purge {
-    store: Arc<dyn IdempotencyStore>,
-    rests: u32,
-    purged: Arc<AtomicU64>,
-}
-
-#[async_trait]
-impl Work for Purge {
-    async fn start(&self, is_over: IsOver) -> Result<JoinSet<Done>, BoxError> {
-        let (store, purged) = (Arc::clone(&self.store), Arc::clone(&self.purged));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(purge_until(is_over, store, self.rests, purged));
-        Ok(tasks)
-    }
-}
-
 /// Deletes until the round ends or nothing is left, at least once.
-async fn purge_until(
-    mut is_over: IsOver,
-    store: Arc<dyn IdempotencyStore>,
-    rests: u32,
-    purged: Arc<AtomicU64>,
-) -> Done {
-    let before = purged.load(Ordering::Relaxed);
+async fn purge_until(mut is_over: IsOver, store: Arc<dyn IdempotencyStore>, rests: u32) -> Done {
+    let mut purged = 0;
     loop {
         let began = Instant::now();
         let batch = store.delete_expired(BATCH).await?;
-        purged.fetch_add(batch, Ordering::Relaxed);
+        purged += batch;
         if batch == u64::from(BATCH) && !*is_over.borrow() {
             // Ends at once when the round ends.
             let _ = tokio::time::timeout(began.elapsed() * rests, is_over.changed()).await;
@@ -185,54 +152,38 @@ async fn purge_until(
             break;
         }
     }
-    match purged.load(Ordering::Relaxed) - before {
+    eprintln!("{purged} rows were purged, with {rests} rests a batch");
+    match purged {
         0 => Err("nothing was left to purge".into()),
         _ => Ok(()),
     }
 }
 
-/// Prints how many rows were deleted.
-impl Drop for Purge {
-    fn drop(&mut self) {
-        let purged = self.purged.load(Ordering::Relaxed);
-        eprintln!(
-            "{purged} rows were purged, with {} rests a batch",
-            self.rests
-        );
-    }
-}
-
 /// Measures claims beside the deletion of many expired rows. If the table cannot be filled, there
 /// is no scene.
-pub(super) async fn purge(visit: Visit<'_>) -> Result<(), BoxError> {
+pub(super) async fn purge(visit: &mut Visit<'_>) -> Result<(), BoxError> {
     if visit.backend.most_rows() == 0 {
         return Ok(());
     }
-    let arena = Arena::new(visit.backend).await?;
+    let arena = visit.arena().await?;
     // More rows than are deleted during the measurement.
     let expired = *visit.plan.pick(&1_000_000, &100_000);
-    let namespace = arena.namespace();
-    visit
-        .backend
-        .fill(namespace, expired, Rows::Expired)
-        .await?;
-    let mut contenders = vec![Measured::boxed(NOT_PURGED, Claims::fresh(arena.store()))];
+    arena.fill(expired, -HOUR).await?;
+    let claims = Calls(arena.store(), Life::Claim);
+    let mut contenders = vec![Measured::boxed(NOT_PURGED, claims)];
     for (name, rests) in [(PURGED, RESTS), (HURRIED, 0)] {
-        contenders.push(Box::new(Beside {
-            claims: Measured::new(name, Claims::fresh(arena.store())),
-            work: Purge {
-                store: arena.another().await?,
-                rests,
-                purged: Arc::default(),
-            },
+        let store = arena.another().await?;
+        contenders.push(beside(name, &arena, move |started, is_over| {
+            let _ = started.send(());
+            purge_until(is_over, Arc::clone(&store), rests)
         }));
     }
-    let scene = visit.scene("purge", &[8], contenders, |heat| {
-        let purged = heat.row("purge", PURGED, NOT_PURGED);
-        let hurried = heat.row("purge_without_a_pause", HURRIED, NOT_PURGED);
-        purged.into_iter().chain(hurried).collect()
+    let scene = Scene::new("purge", &[8], contenders).comparing(|heat| {
+        vec![
+            heat.row("purge", PURGED, NOT_PURGED),
+            heat.row("purge_without_a_pause", HURRIED, NOT_PURGED),
+        ]
     });
     // Some batches and rests fall into each round.
-    visit.meter.measure(scene.longer(3)).await?;
-    arena.close().await
+    visit.measure(scene.longer(3)).await
 }

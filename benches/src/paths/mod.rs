@@ -1,23 +1,21 @@
 //! The measurements, path by path.
 
 mod beside;
-mod bulk_load;
-mod contended;
-mod http;
 mod hybrid;
 mod key;
-mod memory_life;
-mod run;
+mod race;
 mod scene;
-mod start;
-mod table_size;
+mod tables;
+mod wrappers;
 
 use idem_core::BoxError;
 
 pub use scene::{Meter, Scene};
 
-use crate::{Backend, Contender, Plan, Row};
-use scene::{Heat, Race};
+use crate::arena::Arena;
+use crate::operations::Life;
+use crate::{Backend, Plan, Row};
+use race::Race;
 
 /// The paths, in the order of reports.
 pub const PATHS: [&str; 14] = [
@@ -44,33 +42,42 @@ const HELD: &str = "bare held";
 /// The number of completed keys that are read in turns.
 const KEYS: usize = 200;
 
+/// One hour, in microseconds.
+const HOUR: i64 = 3_600_000_000;
+
 /// A path of a backend, while its scenes are built and measured.
 struct Visit<'v> {
     backend: &'v Backend,
     plan: &'v Plan,
     meter: &'v mut dyn Meter,
+    /// The namespaces of the scenes so far.
+    arenas: Vec<Arena>,
 }
 
 impl Visit<'_> {
-    fn scene(
-        &self,
-        path: &'static str,
-        callers: &'static [usize],
-        contenders: Vec<Box<dyn Contender>>,
-        rows: fn(&Heat) -> Vec<Row>,
-    ) -> Scene {
-        Scene::new((path, self.backend.name(), callers), contenders, rows)
+    /// Creates a namespace of the backend, which [`close`](Self::close) removes.
+    async fn arena(&mut self) -> Result<Arena, BoxError> {
+        self.arena_of(self.backend).await
     }
 
-    /// Compares the first contender with each of the others.
-    async fn compare(
-        &mut self,
-        path: &'static str,
-        callers: &'static [usize],
-        contenders: Vec<Box<dyn Contender>>,
-    ) -> Result<(), BoxError> {
-        let scene = self.scene(path, callers, contenders, Heat::rows);
+    /// Creates a namespace of another backend.
+    async fn arena_of(&mut self, backend: &Backend) -> Result<Arena, BoxError> {
+        let arena = Arena::new(backend).await?;
+        self.arenas.push(arena.clone());
+        Ok(arena)
+    }
+
+    async fn measure(&mut self, mut scene: Scene) -> Result<(), BoxError> {
+        self.backend.name().clone_into(&mut scene.backend);
         self.meter.measure(scene).await
+    }
+
+    /// Removes the namespaces.
+    async fn close(&mut self) -> Result<(), BoxError> {
+        for arena in self.arenas.drain(..) {
+            arena.close().await?;
+        }
+        Ok(())
     }
 }
 
@@ -86,31 +93,41 @@ pub async fn visit(
     plan: &Plan,
     meter: &mut dyn Meter,
 ) -> Result<(), BoxError> {
-    let name = backend.name();
-    let visit = Visit {
+    let mut visit = Visit {
         backend,
         plan,
         meter,
+        arenas: Vec::new(),
     };
-    match path {
-        "hybrid" if name != hybrid::NAME => Ok(()),
-        "hybrid" => hybrid::visit(visit).await,
+    let visited = visit_path(path, &mut visit).await;
+    visited.and(visit.close().await)
+}
+
+async fn visit_path(path: &str, visit: &mut Visit<'_>) -> Result<(), BoxError> {
+    match (path, visit.backend.name()) {
+        ("hybrid", "hybrid") => hybrid::visit(visit).await,
         // On other paths a hybrid performs like its database.
-        _ if name == hybrid::NAME => Ok(()),
-        "claim_fresh" => key::claim_fresh(visit).await,
-        "claim_complete" => key::claim_complete(visit).await,
-        "replay" => key::replay(visit).await,
-        "payload" => key::payload(visit).await,
-        "run" => run::visit(visit).await,
-        "contended" => contended::visit(visit).await,
-        "locked_key" => beside::locked_key(visit).await,
-        "purge" => beside::purge(visit).await,
-        "bulk_load" => bulk_load::visit(visit).await,
-        "table_size" => table_size::visit(visit).await,
-        "cold_start" => start::visit(visit).await,
-        "http" | "memory_life" if name != "memory" => Ok(()),
-        "http" => http::visit(visit).await,
-        "memory_life" => memory_life::visit(visit).await,
+        ("hybrid", _) | (_, "hybrid") => Ok(()),
+        ("claim_fresh", _) => key::claim_fresh(visit).await,
+        ("claim_complete", _) => {
+            let callers = visit.plan.pick(&[64, 512][..], &[64]);
+            key::life(visit, "claim_complete", callers, Life::complete()).await
+        }
+        ("replay", _) => {
+            let callers = visit.plan.pick(&[1, 64, 512][..], &[1, 64]);
+            key::life(visit, "replay", callers, Life::Replay).await
+        }
+        ("payload", _) => key::payload(visit).await,
+        ("cold_start", _) => key::cold_start(visit).await,
+        ("run", _) => wrappers::run(visit).await,
+        ("contended", _) => wrappers::contended(visit).await,
+        ("locked_key", _) => beside::locked_key(visit).await,
+        ("purge", _) => beside::purge(visit).await,
+        ("bulk_load", _) => tables::bulk_load(visit).await,
+        ("table_size", _) => tables::table_size(visit).await,
+        ("http", "memory") => wrappers::http(visit).await,
+        ("memory_life", "memory") => key::memory_life(visit).await,
+        ("http" | "memory_life", _) => Ok(()),
         _ => Err(format!("no path is called {path}").into()),
     }
 }
@@ -121,7 +138,10 @@ pub async fn visit(
 ///
 /// As for [`visit`].
 pub async fn measure(path: &str, backend: &Backend, plan: &Plan) -> Result<Vec<Row>, BoxError> {
-    let mut race = Race::new(plan);
+    let mut race = Race {
+        plan: *plan,
+        rows: Vec::new(),
+    };
     visit(path, backend, plan, &mut race).await?;
-    Ok(race.into_rows())
+    Ok(race.rows)
 }

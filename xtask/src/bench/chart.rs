@@ -6,16 +6,14 @@
 //! marks.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::ops::Range;
 use std::path::Path;
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::Result;
-use crate::bench::backends::BACKENDS;
 use crate::bench::judge::Judged;
+use crate::bench::options::BACKENDS;
 
 /// The paths of the charts, one chart each.
 const PATHS: [&str; 3] = ["claim_fresh", "claim_complete", "replay"];
@@ -42,7 +40,7 @@ const CONTENDERS: [Contender; 3] = [
 ];
 
 /// Operations per second by number of callers, for each of [`CONTENDERS`].
-type Lines = [BTreeMap<u64, f64>; CONTENDERS.len()];
+type Lines = [BTreeMap<usize, f64>; CONTENDERS.len()];
 
 const ACROSS: usize = 3;
 const PANEL: (u32, u32) = (330, 240);
@@ -70,36 +68,26 @@ pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
 
 /// Returns the lines of each measured backend.
 fn panels(rows: &[Judged], path: &str) -> Vec<(&'static str, Lines)> {
-    let lines = |backend: &str| {
-        let mut lines = Lines::default();
-        for row in rows
-            .iter()
-            .map(|judged| &judged.row)
-            .filter(|row| row.backend == backend && row.path == path)
-        {
-            for (name, rate) in ["idem", &row.baseline].into_iter().zip(row.per_second()) {
-                let index = CONTENDERS.iter().position(|(other, ..)| *other == name);
-                if let (Some(index), Some(rate)) = (index, rate) {
-                    // A contender is in several rows of a run, with the same figures.
-                    lines[index].entry(row.callers).or_insert(rate);
-                }
+    let mut panels = BACKENDS.map(|(name, _)| (name, Lines::default()));
+    let rows = rows.iter().map(|judged| &judged.row);
+    for row in rows.filter(|row| row.path == path) {
+        let panel = panels.iter_mut().find(|(name, _)| *name == row.backend);
+        let Some((_, lines)) = panel else {
+            continue;
+        };
+        for (name, rate) in ["idem", &row.baseline].into_iter().zip(row.per_second()) {
+            let index = CONTENDERS.iter().position(|(other, ..)| *other == name);
+            if let (Some(index), Some(rate)) = (index, rate) {
+                // A contender is in several rows of a run, with the same figures.
+                lines[index].entry(row.callers).or_insert(rate);
             }
         }
-        lines
-    };
-    let panels = BACKENDS.iter().map(|(name, _)| (*name, lines(name)));
-    panels
-        .filter(|(_, lines)| lines.iter().any(|line| !line.is_empty()))
-        .collect()
+    }
+    let has_points = |(_, lines): &(_, Lines)| lines.iter().any(|line| !line.is_empty());
+    panels.into_iter().filter(has_points).collect()
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-fn chart(
-    file: &Path,
-    path: &str,
-    panels: &[(&str, Lines)],
-) -> std::result::Result<(), Box<dyn Error>> {
+fn chart(file: &Path, path: &str, panels: &[(&str, Lines)]) -> Result {
     let across = panels.len().min(ACROSS);
     let down = panels.len().div_ceil(ACROSS);
     let size = (PANEL.0 * across as u32, TITLE + PANEL.1 * down as u32);
@@ -110,19 +98,43 @@ fn chart(
     let points = || panels.iter().flat_map(|(_, lines)| lines.iter().flatten());
     let callers = powers(2.0, points().map(|(callers, _)| *callers as f64));
     let rates = powers(10.0, points().map(|(_, rate)| *rate));
-    for (index, (area, (backend, lines))) in body
-        .split_evenly((down, across))
-        .iter()
-        .zip(panels)
-        .enumerate()
-    {
-        let is_first = index == 0;
-        panel(
-            area,
-            (backend, lines),
-            (callers.clone(), rates.clone()),
-            is_first,
-        )?;
+    let areas = body.split_evenly((down, across));
+    for (index, (area, (backend, lines))) in areas.iter().zip(panels).enumerate() {
+        let (callers, rates) = (callers.clone().log_scale(), rates.clone().log_scale());
+        let mut chart = ChartBuilder::on(area)
+            .caption(backend, (FONT, 14))
+            .margin(8)
+            .x_label_area_size(20)
+            .y_label_area_size(44)
+            .build_cartesian_2d(callers.base(2.0), rates)?;
+        chart
+            .configure_mesh()
+            .max_light_lines(0)
+            .x_labels(6)
+            .y_labels(5)
+            .label_style((FONT, 12))
+            .bold_line_style(BLACK.mix(0.12))
+            .x_label_formatter(&|callers| format!("{callers:.0}"))
+            .y_label_formatter(&|rate| format!("{rate:.0e}"))
+            .draw()?;
+        // The store's own line is drawn last, above the others.
+        for ((name, colour, mark), line) in CONTENDERS.iter().zip(lines).rev() {
+            let points = || line.iter().map(|(callers, rate)| (*callers as f64, *rate));
+            let marked = |at| EmptyElement::at(at) + Polygon::new(*mark, colour.filled());
+            chart
+                .draw_series(LineSeries::new(points(), colour.stroke_width(2)))?
+                .label(*name)
+                .legend(move |at| EmptyElement::at(at) + Polygon::new(*mark, colour.filled()));
+            chart.draw_series(points().map(marked))?;
+        }
+        // One legend is enough.
+        if index == 0 {
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::LowerRight)
+                .background_style(WHITE.mix(0.8))
+                .draw()?;
+        }
     }
     Ok(root.present()?)
 }
@@ -136,53 +148,10 @@ fn powers(base: f64, values: impl Iterator<Item = f64>) -> Range<f64> {
     base.powf(low)..base.powf(high.log(base).ceil().max(low + 1.0))
 }
 
-fn panel(
-    area: &Area<'_>,
-    (backend, lines): (&str, &Lines),
-    (callers, rates): (Range<f64>, Range<f64>),
-    has_legend: bool,
-) -> std::result::Result<(), Box<dyn Error>> {
-    let mut chart = ChartBuilder::on(area)
-        .caption(backend, (FONT, 14))
-        .margin(8)
-        .x_label_area_size(20)
-        .y_label_area_size(44)
-        .build_cartesian_2d(callers.log_scale().base(2.0), rates.log_scale())?;
-    chart
-        .configure_mesh()
-        .max_light_lines(0)
-        .x_labels(6)
-        .y_labels(5)
-        .label_style((FONT, 12))
-        .bold_line_style(BLACK.mix(0.12))
-        .x_label_formatter(&|callers| format!("{callers:.0}"))
-        .y_label_formatter(&|rate| format!("{rate:.0e}"))
-        .draw()?;
-    // The store's own line is drawn last, above the others.
-    for ((name, colour, mark), line) in CONTENDERS.iter().zip(lines).rev() {
-        let points = || line.iter().map(|(callers, rate)| (*callers as f64, *rate));
-        let marked = |at| EmptyElement::at(at) + Polygon::new(*mark, colour.filled());
-        chart
-            .draw_series(LineSeries::new(points(), colour.stroke_width(2)))?
-            .label(*name)
-            .legend(move |at| EmptyElement::at(at) + Polygon::new(*mark, colour.filled()));
-        chart.draw_series(points().map(marked))?;
-    }
-    if has_legend {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
-            .draw()?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::judge::Judge;
-    use crate::bench::row::tests::row;
+    use crate::bench::judge::{Judge, tests::row};
 
     #[test]
     fn a_chart_is_drawn_where_there_are_figures() {
@@ -193,17 +162,15 @@ mod tests {
                     "idem":{{"per_second":{callers}00.5}},"bare":{{"per_second":{callers}10.5}}}}"#
             ))
         });
-        let rows = Judge::default().judge(rows.into());
-        let folder = std::env::temp_dir().join(format!("idem-chart-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let files = draw(&rows, &folder).unwrap();
+        let rows = Judge::default().judge(rows.into()).rows;
+        let folder = tempfile::tempdir().unwrap();
+        let files = draw(&rows, folder.path()).unwrap();
         assert_eq!(files, ["bench-replay.svg"]);
-        let drawn = std::fs::read_to_string(folder.join(&files[0])).unwrap();
+        let drawn = std::fs::read_to_string(folder.path().join(&files[0])).unwrap();
         for word in ["postgres", "idem", "bare held", "callers", "per second"] {
             assert!(drawn.contains(word), "{word}");
         }
-        assert!(draw(&[], &folder).unwrap().is_empty());
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(draw(&[], folder.path()).unwrap().is_empty());
     }
 
     #[test]
@@ -222,7 +189,7 @@ mod tests {
             r#"{"path":"replay","backend":"redis","callers":8,"ratio":2.0,
                 "baseline":"bare pooled","idem":{"per_second":92},"bare":{"per_second":40}}"#,
         ];
-        let rows = Judge::default().judge(rows.map(row).into());
+        let rows = Judge::default().judge(rows.map(row).into()).rows;
         let panels = panels(&rows, "replay");
         let line = |rate| BTreeMap::from([(8, rate)]);
         let lines = [90.0, 100.0, 40.0].map(line);

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::Result;
-use crate::bench::judge::Judged;
+use crate::bench::judge::Judgement;
 use crate::bench::report::Report;
-use crate::bench::{chart, data, table};
+use crate::bench::{chart, table};
 
 const PAGE: &str = "docs/performance.md";
 const DATA: &str = "docs/performance.csv";
@@ -17,11 +17,19 @@ const END: &str = "<!-- end -->";
 /// # Errors
 ///
 /// An error when the page is missing or has no markers, or a file cannot be written.
-pub(crate) fn write(report: &Report, rows: &[Judged]) -> Result {
+pub(crate) fn write(report: &Report, judgement: &Judgement) -> Result {
     let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
-    let charts = chart::draw(rows, Path::new("docs"))?;
-    data::write(rows, Path::new(DATA))?;
-    let page = replaced(&page, &figures(report, rows, &charts))
+    let charts = chart::draw(&judgement.rows, Path::new("docs"))?;
+    let mut data = csv::Writer::from_path(DATA)?;
+    let lines: Vec<_> = judgement.rows.iter().map(table::cells).collect();
+    if let Some(line) = lines.first() {
+        data.write_record(line.each_ref().map(|(column, _)| *column))?;
+    }
+    for line in lines {
+        data.write_record(line.map(|(_, cell)| cell))?;
+    }
+    data.flush()?;
+    let page = replaced(&page, &figures(report, judgement, &charts))
         .ok_or_else(|| format!("{PAGE}: no lines `{BEGIN}` and `{END}`"))?;
     std::fs::write(PAGE, page)?;
     println!("    {PAGE}, {DATA}, {}", charts.join(", "));
@@ -36,19 +44,7 @@ fn replaced(page: &str, figures: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{figures}\n\n{END}{after}"))
 }
 
-fn figures(report: &Report, rows: &[Judged], charts: &[String]) -> String {
-    let mut text = machine(report);
-    text.push_str("### Targets\n\n");
-    text.push_str(&table::targets(rows));
-    text.push_str("\n### Charts\n");
-    for chart in charts {
-        let title = chart.trim_start_matches("bench-").trim_end_matches(".svg");
-        text.push_str(&format!("\n![{}]({chart})\n", title.replace('-', " ")));
-    }
-    text
-}
-
-fn machine(report: &Report) -> String {
+fn figures(report: &Report, judgement: &Judgement, charts: &[String]) -> String {
     let machine = &report.machine;
     let mut text = format!(
         "Measured {} on {} ({} cores), {} of memory, {}",
@@ -75,6 +71,13 @@ fn machine(report: &Report) -> String {
         ));
     }
     text.push('\n');
+    text.push_str("### Targets\n\n");
+    text.push_str(&table::targets(judgement));
+    text.push_str("\n### Charts\n");
+    for chart in charts {
+        let title = chart.trim_start_matches("bench-").trim_end_matches(".svg");
+        text.push_str(&format!("\n![{}]({chart})\n", title.replace('-', " ")));
+    }
     text
 }
 
@@ -83,8 +86,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::bench::machine::Machine;
-    use crate::bench::report::tests::machine;
+    use crate::bench::report::tests::report;
 
     #[test]
     fn only_the_text_between_the_markers_is_replaced() {
@@ -101,8 +103,9 @@ mod tests {
     #[test]
     fn the_page_says_on_what_and_how_the_figures_were_measured() {
         let text = |load, quick| {
-            let machine = Machine { load, ..machine() };
-            figures(&Report::new(machine, Vec::new(), quick), &[], &[])
+            let mut report = report(serde_json::json!([]));
+            (report.machine.load, report.quick) = (load, quick);
+            figures(&report, &Judgement::default(), &[])
         };
         let idle = text(Some(0.3), false);
         assert!(idle.starts_with("Measured 2026-11-22 on AMD EPYC (2 cores), 23.5 GiB"));
@@ -143,14 +146,8 @@ mod tests {
         assert!(links.contains(&"performance.csv"));
         for link in links.iter().filter(|link| !link.contains('#')) {
             let file = file("docs").join(link);
-            let length = file
-                .metadata()
-                .unwrap_or_else(|error| panic!("{link}: {error}"))
-                .len();
-            assert!(
-                !link.ends_with(".svg") || length <= 60_000,
-                "{link}: {length} bytes"
-            );
+            let length = file.metadata().expect(link).len();
+            assert!(!link.ends_with(".svg") || length <= 60_000, "{link}");
         }
     }
 

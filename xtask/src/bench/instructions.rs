@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use idem_bench_rows::Row;
 use serde_json::Value;
 
-use crate::bench::row::Row;
-use crate::step;
-use crate::{Result, workspace};
+use crate::bench::report;
+use crate::{Result, step, tools, workspace};
 
 /// The name of the benchmark in `idem-benches`, and of its feature.
 pub(crate) const NAME: &str = "instructions";
@@ -26,24 +26,16 @@ const VALGRIND: &str = "valgrind";
 /// An error when it, or valgrind, is not available.
 pub(crate) fn runner(target: &Path) -> Result<PathBuf> {
     if !step::has(VALGRIND, &["--version"]) {
-        println!("    installing packages: {VALGRIND}");
-        idem_servers::install(&[VALGRIND])?;
+        tools::packages(&[VALGRIND])?;
+    }
+    if let Some(program) = std::env::var_os("GUNGRAUN_RUNNER") {
+        return Ok(program.into());
     }
     let workspace = workspace::all()?;
     let mut packages = workspace.packages.iter();
     let library = packages.find(|package| package.name == "gungraun");
-    let version = library
-        .ok_or("nothing depends on gungraun")?
-        .version
-        .to_string();
-    if let Some(program) = std::env::var_os("GUNGRAUN_RUNNER") {
-        return Ok(program.into());
-    }
-    step::installed(
-        "gungraun-runner",
-        Some(&version),
-        &target.join("idem/tools"),
-    )
+    let version = &library.ok_or("nothing depends on gungraun")?.version;
+    tools::crate_program("gungraun-runner", Some(&version.to_string()), target)
 }
 
 /// Returns the folder of the summaries.
@@ -64,13 +56,11 @@ pub(crate) fn forget(target: &Path) {
 ///
 /// An error when a summary has another form.
 pub(crate) fn rows(target: &Path) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for file in summaries(&folder(target)) {
-        let summary: Value = serde_json::from_slice(&std::fs::read(&file)?)?;
-        let row = row(&summary).ok_or_else(|| format!("{}: no count", file.display()))?;
-        rows.push(row);
-    }
-    Ok(rows)
+    let read = |file: PathBuf| {
+        let summary: Value = report::read(&file)?;
+        row(&summary).ok_or_else(|| format!("{}: no count", file.display()).into())
+    };
+    summaries(&folder(target)).into_iter().map(read).collect()
 }
 
 fn row(summary: &Value) -> Option<Row> {
@@ -91,22 +81,17 @@ fn row(summary: &Value) -> Option<Row> {
     })
 }
 
-/// Returns each `summary.json` in the folder, in the order of names.
+/// Returns the summary of each benchmark of each group, in the order of names.
 fn summaries(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.ends_with("summary.json") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
+    let entries = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path())
+    };
+    let benchmarks = entries(folder.to_owned()).flat_map(entries);
+    let summaries = benchmarks.map(|benchmark| benchmark.join("summary.json"));
+    let mut summaries: Vec<_> = summaries.filter(|file| file.is_file()).collect();
+    summaries.sort();
+    summaries
 }
 
 #[cfg(test)]
@@ -115,20 +100,20 @@ mod tests {
 
     #[test]
     fn the_count_of_a_summary_is_that_of_one_operation() {
-        let target = std::env::temp_dir().join(format!("idem-counts-{}", std::process::id()));
-        let place = folder(&target).join("store/batched_claim");
+        let target = tempfile::tempdir().unwrap();
+        let target = target.path();
+        let place = folder(target).join("store/batched_claim");
         std::fs::create_dir_all(&place).unwrap();
         let text = r#"{"function_name":"batched_claim","group":"store","profiles":[{"tool":"Callgrind","data":
             {"parts":[],"total":{"metrics":{"D1mr":{"values":{"new":15645}},
             "Ir":{"values":{"new":3131262,"old":3131000}}},"regressions":[]}}}]}"#;
         std::fs::write(place.join("summary.json"), text).unwrap();
-        let found = rows(&target).unwrap();
+        let found = rows(target).unwrap();
         assert_eq!(found[0].path, "instructions_batched_claim");
         assert_eq!(found[0].ratio, 3131.0);
         std::fs::write(place.join("summary.json"), "{}").unwrap();
-        assert!(rows(&target).is_err());
-        forget(&target);
-        assert!(rows(&target).unwrap().is_empty());
-        std::fs::remove_dir_all(&target).unwrap();
+        assert!(rows(target).is_err());
+        forget(target);
+        assert!(rows(target).unwrap().is_empty());
     }
 }

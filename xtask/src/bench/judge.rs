@@ -1,9 +1,10 @@
 //! Compares figures with their targets, and gives the reason of a miss.
 
+use idem_bench_rows::Row;
 use serde::Deserialize;
 
 use crate::Result;
-use crate::bench::row::{Row, number};
+use crate::bench::table::number;
 
 /// The files with targets and reasons.
 const FILES: [&str; 2] = ["benches/targets.toml", "benches/reasons.toml"];
@@ -25,7 +26,7 @@ struct Fits {
     path: Option<String>,
     backends: Option<Vec<String>>,
     baseline: Option<String>,
-    callers: Option<Vec<u64>>,
+    callers: Option<Vec<usize>>,
 }
 
 /// The condition on a ratio: exactly one of the two bounds is set.
@@ -44,13 +45,26 @@ struct Reason {
     text: String,
 }
 
-/// A row with its target and, if it misses it, the reason.
+/// A row with its target.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) row: Row,
-    pub(crate) target: Option<Target>,
-    /// Empty if the row has no target or meets it.
-    pub(crate) reason: String,
+    pub(crate) target: Option<(Target, Verdict)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Met,
+    /// With the number of the reason.
+    Missed(usize),
+}
+
+/// Rows with their targets, and the reasons of the misses.
+#[derive(Debug, Default)]
+pub(crate) struct Judgement {
+    pub(crate) rows: Vec<Judged>,
+    /// Each once; the first has the number 1.
+    pub(crate) reasons: Vec<String>,
 }
 
 impl Judge {
@@ -68,25 +82,37 @@ impl Judge {
         Ok(toml::from_str(&text).map_err(|error| format!("{}: {error}", FILES.join(", ")))?)
     }
 
-    /// Assigns each row the first target, and the first reason, that matches it.
-    pub(crate) fn judge(&self, rows: Vec<Row>) -> Vec<Judged> {
-        rows.into_iter().map(|row| self.judged(row)).collect()
+    /// Assigns each row the first target, and each miss the first reason, that matches it.
+    pub(crate) fn judge(&self, rows: Vec<Row>) -> Judgement {
+        let mut judgement = Judgement::default();
+        for row in rows {
+            let target = self.target.iter().find(|target| target.fits.row(&row));
+            let target = target.map(|target| {
+                let verdict = match target.is_met(row.ratio) {
+                    true => Verdict::Met,
+                    false => judgement.missed(self.reason(&row)),
+                };
+                (target.clone(), verdict)
+            });
+            judgement.rows.push(Judged { row, target });
+        }
+        judgement
     }
 
-    fn judged(&self, row: Row) -> Judged {
-        let target = self.target.iter().find(|target| target.fits.row(&row));
-        let reason = match target {
-            Some(target) if !target.is_met(row.ratio) => {
-                let reason = self.reason.iter().find(|reason| reason.fits.row(&row));
-                reason.map_or("Not explained.", |reason| reason.text.trim())
-            }
-            _ => "",
-        };
-        Judged {
-            target: target.cloned(),
-            reason: reason.to_owned(),
-            row,
-        }
+    fn reason(&self, row: &Row) -> &str {
+        let reason = self.reason.iter().find(|reason| reason.fits.row(row));
+        reason.map_or("Not explained.", |reason| reason.text.trim())
+    }
+}
+
+impl Judgement {
+    fn missed(&mut self, reason: &str) -> Verdict {
+        let known = self.reasons.iter().position(|known| known == reason);
+        let index = known.unwrap_or_else(|| {
+            self.reasons.push(reason.to_owned());
+            self.reasons.len() - 1
+        });
+        Verdict::Missed(index + 1)
     }
 }
 
@@ -120,17 +146,9 @@ impl std::fmt::Display for Target {
     }
 }
 
-impl Judged {
-    /// Returns whether the row meets its target; `None` if it has none.
-    pub(crate) fn is_met(&self) -> Option<bool> {
-        Some(self.target.as_ref()?.is_met(self.row.ratio))
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::bench::row::tests::row;
 
     pub(crate) fn judge() -> Judge {
         let text = "
@@ -150,32 +168,37 @@ pub(crate) mod tests {
         toml::from_str(text).unwrap()
     }
 
-    fn judged(path: &str, backend: &str, callers: u64, ratio: f64) -> (Option<bool>, String) {
+    pub(crate) fn row(text: &str) -> Row {
+        serde_json::from_str(text).unwrap()
+    }
+
+    /// Returns whether the row meets its target, and the reason if it does not.
+    fn judged(path: &str, backend: &str, callers: usize, ratio: f64) -> Option<Option<String>> {
         let row = row(&format!(
             r#"{{"path":"{path}","backend":"{backend}","callers":{callers},"ratio":{ratio}}}"#
         ));
-        let judged = judge().judged(row);
-        (judged.is_met(), judged.reason)
+        let judgement = judge().judge(vec![row]);
+        match judgement.rows[0].target.as_ref()?.1 {
+            Verdict::Met => Some(None),
+            Verdict::Missed(number) => Some(Some(judgement.reasons[number - 1].clone())),
+        }
     }
 
     #[test]
     fn a_miss_has_the_first_reason_that_fits() {
-        let missed = |reason: &str| (Some(false), reason.to_owned());
+        let missed = |reason: &str| Some(Some(reason.to_owned()));
         assert_eq!(judged("replay", "mysql", 64, 0.8), missed("The log."));
         assert_eq!(judged("replay", "mysql", 8, 0.8), missed("Two statements."));
-        assert_eq!(judged("replay", "redis", 8, 0.8), missed("Not explained."));
-        assert_eq!(
-            judged("contended", "redis", 8, 4.1),
-            missed("Not explained.")
-        );
+        for (path, ratio) in [("replay", 0.8), ("contended", 4.1)] {
+            assert_eq!(judged(path, "redis", 8, ratio), missed("Not explained."));
+        }
     }
 
     #[test]
     fn a_row_that_meets_its_target_or_has_none_needs_no_reason() {
-        let met = (Some(true), String::new());
-        assert_eq!(judged("replay", "mysql", 64, 0.9), met);
-        assert_eq!(judged("contended", "mysql", 64, 3.9), met);
-        assert_eq!(judged("payload_0", "mysql", 64, 0.1), (None, String::new()));
+        assert_eq!(judged("replay", "mysql", 64, 0.9), Some(None));
+        assert_eq!(judged("contended", "mysql", 64, 3.9), Some(None));
+        assert_eq!(judged("payload_0", "mysql", 64, 0.1), None);
     }
 
     #[test]

@@ -1,4 +1,3 @@
-use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -55,34 +54,25 @@ fn field(text: &str, name: &str) -> String {
 
 fn memory(text: &str) -> String {
     let kibibytes = field(text, "MemTotal");
-    let number = kibibytes
-        .split(' ')
-        .next()
-        .and_then(|number| number.parse::<f64>().ok());
-    number.map_or(kibibytes, |number| {
-        format!("{:.1} GiB", number / (1024.0 * 1024.0))
-    })
+    match kibibytes.trim_end_matches(" kB").parse::<f64>() {
+        Ok(number) => format!("{:.1} GiB", number / (1024.0 * 1024.0)),
+        Err(_) => kibibytes,
+    }
 }
 
 /// Measures where the servers have their data, too.
 fn sync() -> std::io::Result<f64> {
-    let path = std::env::temp_dir().join(format!("idem-sync-{}", std::process::id()));
-    let measured = File::create(&path).and_then(|file| sync_often(&file));
-    let _ = std::fs::remove_file(&path);
-    let mut measured = measured?;
-    measured.sort();
-    Ok(measured[measured.len() / 2].as_secs_f64() * 1e6)
-}
-
-fn sync_often(mut file: &File) -> std::io::Result<Vec<Duration>> {
+    let mut file = tempfile::tempfile()?;
     let page = [0; 4096];
-    let mut once = || {
+    let mut measured = [Duration::ZERO; 100];
+    for measured in &mut measured {
         let begin = Instant::now();
         file.write_all(&page)?;
         file.sync_data()?;
-        Ok(begin.elapsed())
-    };
-    (0..100).map(|_| once()).collect()
+        *measured = begin.elapsed();
+    }
+    measured.sort();
+    Ok(measured[measured.len() / 2].as_secs_f64() * 1e6)
 }
 
 #[cfg(test)]

@@ -1,10 +1,24 @@
-use crate::bench::backends;
+use clap::builder::PossibleValuesParser;
+
+/// The backends by name, in the order of reports, and the servers that each needs.
+pub(crate) const BACKENDS: [(&str, &[&str]); 9] = [
+    ("memory", &[]),
+    ("sqlite", &[]),
+    ("postgres", &["postgres"]),
+    ("mariadb", &["mariadb"]),
+    ("mysql", &["mysql"]),
+    ("redis", &["redis"]),
+    ("valkey", &["valkey"]),
+    ("mongo", &["mongo"]),
+    ("hybrid", &["postgres", "redis"]),
+];
 
 /// The measured subjects, and the destination of the figures.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct BenchOptions {
     /// Measures only these backends.
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = backends::names())]
+    #[arg(long, value_name = "NAME", num_args = 1..,
+        value_parser = PossibleValuesParser::new(BACKENDS.map(|(name, _)| name)))]
     pub(crate) backend: Vec<String>,
     /// Measures only these paths, such as `claim_fresh` and `replay`, and only ratios.
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -45,8 +59,51 @@ impl BenchOptions {
         !self.quick && !self.no_instructions
     }
 
-    /// Returns whether a backend is wanted.
-    pub(crate) fn wants(&self, backend: &str) -> bool {
-        self.backend.is_empty() || self.backend.iter().any(|name| name == backend)
+    /// Returns the wanted backends, and the servers that each needs.
+    pub(crate) fn backends(&self) -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+        let all = BACKENDS.into_iter();
+        all.filter(|(name, _)| self.backend.is_empty() || self.backend.iter().any(|b| b == name))
+    }
+
+    /// Returns the wanted backends whose servers all run.
+    pub(crate) fn ready(&self, running: &[&str]) -> Vec<&'static str> {
+        self.backends()
+            .filter(|(_, needed)| needed.iter().all(|server| running.contains(server)))
+            .map(|(name, _)| name)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_impression_has_neither_pages_nor_counts() {
+        let quick = BenchOptions {
+            quick: true,
+            ..BenchOptions::default()
+        };
+        assert!(!quick.draws_pages() && !quick.counts_instructions());
+        let full = BenchOptions::default();
+        assert!(full.draws_pages() && full.counts_instructions());
+    }
+
+    #[test]
+    fn a_backend_without_its_server_is_left_out() {
+        let all = BenchOptions::default();
+        assert_eq!(all.ready(&["redis"]), ["memory", "sqlite", "redis"]);
+        let hybrid = BenchOptions {
+            backend: vec!["hybrid".to_owned()],
+            ..BenchOptions::default()
+        };
+        assert_eq!(hybrid.ready(&["redis", "postgres"]), ["hybrid"]);
+    }
+
+    #[test]
+    fn every_server_is_known() {
+        for server in BACKENDS.iter().flat_map(|(_, servers)| *servers) {
+            assert!(idem_servers::server(server).is_ok(), "{server}");
+        }
     }
 }

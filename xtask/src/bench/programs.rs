@@ -1,42 +1,28 @@
-//! The measuring programs and benchmarks of `idem-benches`.
+//! The measuring programs and benchmarks of `idem-benches`, and the servers that they measure:
+//! private ones, with production settings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bench::{BenchOptions, backends, instructions};
+use idem_bench_rows::Row;
+use idem_servers::{Durability, Finder, Options, Source};
+
+use crate::bench::{BenchOptions, instructions, report};
 use crate::check::RIVAL;
 use crate::pool::Pool;
-use crate::step::cargo;
+use crate::step::{self, cargo};
+use crate::{Result, tools};
 
-/// A measuring program.
-#[derive(Debug)]
-pub(crate) struct Program {
-    pub(crate) title: &'static str,
-    pub(crate) command: Command,
-    pub(crate) rows: Rows,
-}
-
-/// The destination of its rows.
-#[derive(Debug)]
-pub(crate) enum Rows {
-    /// It writes them to a file.
-    In(PathBuf),
-    /// The summaries of callgrind.
-    Counted,
-    /// It writes pages, and no rows.
-    None,
-}
-
-/// Builds the programs of [`all`], so that no server waits for a compiler.
+/// Builds the programs, so that no server waits for a compiler.
 pub(crate) fn build(options: &BenchOptions) -> Command {
-    benches(options, &["build", "--release", "--quiet", "--bins"])
+    benches(options, "build --release --quiet --bins")
 }
 
 /// Builds the program of the crate `idempotent`, which declares a newer compiler than idem's but
 /// builds with it, too.
 pub(crate) fn build_rival(target: &Path) -> Command {
-    let mut command = cargo(&["build", "--release", "--quiet", "--ignore-rust-version"]);
-    command.args(["--locked", "--manifest-path", RIVAL]);
+    let mut command = cargo("build --release --quiet --ignore-rust-version --locked");
+    command.args(["--manifest-path", RIVAL]);
     command.arg("--target-dir").arg(target);
     command
 }
@@ -48,119 +34,177 @@ const GENERATORS: [(&str, &str); 3] = [
     ("mariadb", "mariadb-client"),
 ];
 
-/// Installs missing load generators of these servers; prints a line if that fails.
-pub(crate) fn set_up(servers: &[&str]) {
+/// Starts the servers of the wanted backends, and installs missing load generators; prints a line
+/// if that fails. The pool records missing servers.
+///
+/// # Errors
+///
+/// An error when a server exists and does not work.
+pub(crate) fn servers(options: &BenchOptions) -> Result<Pool> {
+    println!("==> servers with durable settings");
+    let names = options.backends().flat_map(|(_, needed)| needed);
+    let names: Vec<_> = names.map(|name| (*name).to_owned()).collect();
+    if names.is_empty() {
+        // Without names a pool would start all servers.
+        return Ok(Pool::default());
+    }
     for (server, package) in GENERATORS {
-        if servers.contains(&server) && !idem_servers::is_installed(&[package]) {
-            println!("    installing packages: {package}");
-            if let Err(error) = idem_servers::install(&[package]) {
-                println!("    {server} is measured without its load generator: {error}");
+        let is_wanted = names.iter().any(|name| name == server);
+        if is_wanted && let Err(error) = tools::packages(&[package]) {
+            println!("    {server} is measured without its load generator: {error}");
+        }
+    }
+    let mut sources = vec![Source::Local, Source::Packages];
+    if options.from_environment {
+        sources.insert(0, Source::Env);
+    }
+    let finder = Finder::new().with_sources(&sources);
+    let durable = Options::new().with_durability(Durability::Durable);
+    Pool::start(&names, &finder, &durable, &[])
+}
+
+/// The programs of a run, and their results.
+pub(crate) struct Programs<'r> {
+    options: &'r BenchOptions,
+    servers: &'r Pool,
+    target: &'r Path,
+    pub(crate) rows: Vec<Row>,
+    /// Those that failed.
+    pub(crate) failed: Vec<&'static str>,
+}
+
+impl<'r> Programs<'r> {
+    pub(crate) fn new(options: &'r BenchOptions, servers: &'r Pool, target: &'r Path) -> Self {
+        Self {
+            options,
+            servers,
+            target,
+            rows: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+
+    /// Runs all.
+    pub(crate) fn run_all(&mut self) -> Result {
+        let options = self.options;
+        let ready = options.ready(&self.servers.names());
+        let backends = ready.iter().flat_map(|backend| ["--backend", backend]);
+        let paths = options.path.iter().flat_map(|path| ["--path", path]);
+        let arguments: Vec<_> = backends.chain(paths).collect();
+        self.program("ratios", &arguments)?;
+        if !options.path.is_empty() {
+            return Ok(());
+        }
+        if ready.contains(&"memory") {
+            self.program("memory", &[])?;
+            if options.counts_instructions() {
+                self.instructions()?;
             }
         }
-    }
-}
-
-/// Returns the programs to run, in order.
-pub(crate) fn all(options: &BenchOptions, servers: &Pool, folder: &Path) -> Vec<Program> {
-    let ready = backends::ready(options, servers.instances());
-    let mut programs = vec![ratios(options, &ready, folder)];
-    if options.path.is_empty() {
-        if ready.contains(&"memory") {
-            programs.push(program("memory", options, folder));
-            programs.extend(counts(options, folder));
-        }
         if options.draws_pages() {
-            programs.push(criterion(options, &ready));
+            let mut command = benches(options, "bench --quiet --bench paths");
+            command.env("IDEM_BENCH_BACKENDS", ready.join(","));
+            self.run("criterion", command)?;
         }
+        Ok(())
     }
-    programs
-}
 
-/// Measures ratios to the bare statements.
-fn ratios(options: &BenchOptions, ready: &[&str], folder: &Path) -> Program {
-    let mut program = program("ratios", options, folder);
-    for backend in ready {
-        program.command.args(["--backend", backend]);
+    /// Runs a program that writes its rows to a file, and adds them, even if it fails.
+    fn program(&mut self, name: &'static str, arguments: &[&str]) -> Result {
+        let file = self.target.join(format!("idem/bench-{name}.json"));
+        // Removes the rows of an earlier run.
+        let _ = std::fs::remove_file(&file);
+        let mut command = benches(self.options, "run --release --quiet");
+        command.args(["--bin", name, "--"]).args(arguments);
+        if self.options.quick {
+            command.arg("--quick");
+        }
+        command.arg("--out").arg(&file);
+        self.run(name, command)?;
+        if file.exists() {
+            let written: idem_bench_rows::Report = report::read(&file)?;
+            self.rows.extend(written.rows);
+        }
+        Ok(())
     }
-    for path in &options.path {
-        program.command.args(["--path", path]);
-    }
-    program
-}
 
-/// A program of the crate, which writes its rows to a file.
-fn program(name: &'static str, options: &BenchOptions, folder: &Path) -> Program {
-    let rows = folder.join(format!("bench-{name}.json"));
-    let run = ["run", "--release", "--quiet", "--bin", name, "--"];
-    let mut command = benches(options, &run);
-    if options.quick {
-        command.arg("--quick");
+    /// Counts instructions; prints a line if callgrind is not available.
+    fn instructions(&mut self) -> Result {
+        let runner = match instructions::runner(self.target) {
+            Ok(runner) => runner,
+            Err(error) => {
+                println!("    no instructions are counted: {error}");
+                return Ok(());
+            }
+        };
+        let name = instructions::NAME;
+        let mut command = benches(self.options, "bench --quiet");
+        command.args(["--bench", name, "--", "--save-summary=json"]);
+        command.env("GUNGRAUN_RUNNER", runner);
+        instructions::forget(self.target);
+        self.run(name, command)?;
+        self.rows.extend(instructions::rows(self.target)?);
+        Ok(())
     }
-    command.arg("--out").arg(&rows);
-    Program {
-        title: name,
-        command,
-        rows: Rows::In(rows),
-    }
-}
 
-/// Counts instructions; returns `None`, with a line on standard error, if callgrind is not
-/// available.
-fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
-    if !options.counts_instructions() {
-        return None;
+    /// Draws a flamegraph of the path for each backend whose server runs. Returns whether all
+    /// succeeded.
+    ///
+    /// # Errors
+    ///
+    /// An error when a tool is not available.
+    pub(crate) fn profile(&self, path: &str) -> Result<bool> {
+        let flamegraph = flamegraph(self.target)?;
+        let mut drawn = true;
+        for backend in self.options.ready(&self.servers.names()) {
+            let name = format!("flame-{backend}-{path}");
+            let picture = self.target.join("idem").join(format!("{name}.svg"));
+            let data = picture.with_extension("perf");
+            // The kernel's processor clock: virtual machines have no counters. The frequency is
+            // not round, so that it does not coincide with periodic work.
+            let record = format!(
+                "record -q -e cpu-clock -F 499 --call-graph dwarf,16384 -o {}",
+                data.display()
+            );
+            let mut command = Command::new(&flamegraph);
+            command.args(["--no-inline", "--min-width", "0.2", "--cmd", &record]);
+            command.args(["--title", &format!("{backend}: {path}")]);
+            command.arg("--output").arg(&picture).arg("--");
+            command.arg(self.target.join("release/ratios"));
+            command.args(["--backend", backend, "--path", path, "--quick"]);
+            drawn &= step::run(&name, command.envs(self.servers.variables()))?;
+            // The file does not exist if nothing was recorded.
+            let _ = std::fs::remove_file(data);
+            println!("{}", picture.display());
+        }
+        Ok(drawn)
     }
-    let target = folder.parent().unwrap_or(folder);
-    let runner = instructions::runner(target);
-    let runner = runner.inspect_err(|error| println!("    no instructions are counted: {error}"));
-    let name = instructions::NAME;
-    let mut command = benches(options, &["bench", "--quiet", "--bench", name]);
-    command.args(["--", "--save-summary=json"]);
-    command.env("GUNGRAUN_RUNNER", runner.ok()?);
-    instructions::forget(target);
-    Some(Program {
-        title: name,
-        command,
-        rows: Rows::Counted,
-    })
-}
 
-/// Runs criterion's benchmarks, which write pages instead of rows.
-fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
-    let mut command = benches(options, &["bench", "--quiet", "--bench", "paths"]);
-    command.env("IDEM_BENCH_BACKENDS", ready.join(","));
-    Program {
-        title: "criterion",
-        command,
-        rows: Rows::None,
+    fn run(&mut self, title: &'static str, mut command: Command) -> Result {
+        if !step::run(title, command.envs(self.servers.variables()))? {
+            self.failed.push(title);
+        }
+        Ok(())
     }
 }
 
 /// Returns cargo for the crate of benchmarks. Both optimised profiles are the same then, and all
 /// runs have the same features, so that nothing is built twice.
-fn benches(options: &BenchOptions, arguments: &[&str]) -> Command {
-    let mut command = cargo(&arguments[..1]);
+fn benches(options: &BenchOptions, arguments: &str) -> Command {
+    let mut command = cargo(arguments);
     command.args(["--package", "idem-benches"]);
     if !options.no_instructions {
         command.args(["--features", instructions::NAME]);
     }
-    command.args(&arguments[1..]);
     command.env("CARGO_PROFILE_BENCH_DEBUG", "false");
     command
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_first_impression_has_neither_pages_nor_counts() {
-        let quick = BenchOptions {
-            quick: true,
-            ..BenchOptions::default()
-        };
-        assert!(!quick.draws_pages() && !quick.counts_instructions());
-        let full = BenchOptions::default();
-        assert!(full.draws_pages() && full.counts_instructions());
+/// Returns the program `flamegraph`, and installs it, with the `perf` that it runs, if it is
+/// missing.
+fn flamegraph(target: &Path) -> Result<PathBuf> {
+    if !step::has("perf", &["--version"]) {
+        tools::packages(&["linux-perf"])?;
     }
+    tools::crate_program("flamegraph", None, target)
 }

@@ -1,14 +1,17 @@
+//! The report of a run: `bench.json`.
+
 use std::path::Path;
 
+use idem_bench_rows::Row;
+use idem_servers::{Instance, Source};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::bench::backends::BACKENDS;
-use crate::bench::facts::Facts;
 use crate::bench::machine::Machine;
-use crate::bench::row::Row;
+use crate::bench::options::BACKENDS;
 
-/// All measurements, and their machine: `bench.json`.
+/// All measurements, and their machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -18,34 +21,55 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
 }
 
-impl Report {
-    /// Creates a report of these servers, without figures.
-    pub(crate) fn new(machine: Machine, servers: Vec<Facts>, quick: bool) -> Self {
+/// A server in a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) product: String,
+    pub(crate) version: Option<String>,
+    pub(crate) settings: String,
+}
+
+impl From<&Instance> for Facts {
+    fn from(instance: &Instance) -> Self {
+        let product = instance.product().clone();
         Self {
-            machine,
-            quick,
-            servers,
-            rows: Vec::new(),
+            name: instance.name().to_owned(),
+            product: product.name,
+            version: product.version,
+            settings: settings(instance).to_owned(),
         }
     }
+}
 
-    /// Adds the rows that a program wrote to a file, `{"rows": […]}`.
-    ///
-    /// # Errors
-    ///
-    /// An error when the file cannot be read, or has another form.
-    pub(crate) fn add_file(&mut self, file: &Path) -> Result {
-        #[derive(Deserialize)]
-        struct Rows {
-            rows: Vec<Row>,
-        }
-        let returned = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-        let text = std::fs::read(file).map_err(|error| returned(&error))?;
-        let all: Rows = serde_json::from_slice(&text).map_err(|error| returned(&error))?;
-        self.rows.extend(all.rows);
-        Ok(())
+/// Returns the settings that a reader of the figures needs.
+fn settings(instance: &Instance) -> &'static str {
+    if instance.source() == Source::Env {
+        return "its own";
     }
+    match instance.name() {
+        "postgres" => {
+            "fsync, synchronous_commit, full_page_writes on; shared_buffers 1 GB, max_wal_size 4 GB"
+        }
+        "mariadb" => "innodb_flush_log_at_trx_commit 1, no binary log; buffer pool and log 1 GB",
+        "mysql" => "innodb_flush_log_at_trx_commit 1, no binary log; buffer pool and redo log 1 GB",
+        "redis" | "valkey" => "appendonly yes, appendfsync always, no snapshots",
+        _ => "journal on; write concern majority, journaled",
+    }
+}
 
+/// Reads a report, or the rows of a program.
+///
+/// # Errors
+///
+/// An error when there is no such file, or it has another form.
+pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = std::fs::read(file).map_err(|error| failed(&error))?;
+    Ok(serde_json::from_slice(&text).map_err(|error| failed(&error))?)
+}
+
+impl Report {
     /// Keeps the figures of an earlier report that this one does not have, for a run of only some
     /// backends or paths. It ignores a report of another machine or with other rounds.
     pub(crate) fn keep_others_of(&mut self, earlier: Self) {
@@ -53,15 +77,11 @@ impl Report {
         if same(&earlier.machine) != same(&self.machine) || earlier.quick != self.quick {
             return;
         }
-        let is_new = |old: &Row| {
+        let is_old = |old: &Row| {
             let mut new = self.rows.iter();
-            new.any(|row| (&row.path, &row.backend) == (&old.path, &old.backend))
+            !new.any(|row| (&row.path, &row.backend) == (&old.path, &old.backend))
         };
-        let others: Vec<_> = earlier
-            .rows
-            .into_iter()
-            .filter(|row| !is_new(row))
-            .collect();
+        let others: Vec<_> = earlier.rows.into_iter().filter(is_old).collect();
         self.rows.extend(others);
         for server in earlier.servers {
             if !self.servers.iter().any(|known| known.name == server.name) {
@@ -72,29 +92,14 @@ impl Report {
 
     /// Returns the rows in order of path, backend, and callers.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let mut rows = self.rows.clone();
-        let mut paths: Vec<String> = Vec::new();
-        for row in &rows {
-            if !paths.contains(&row.path) {
-                paths.push(row.path.clone());
-            }
-        }
         let place = |row: &Row| {
-            let path = paths.iter().position(|path| *path == row.path);
+            let path = self.rows.iter().position(|other| other.path == row.path);
             let backend = BACKENDS.iter().position(|(name, _)| *name == row.backend);
             (path, backend.unwrap_or(BACKENDS.len()), row.callers)
         };
+        let mut rows = self.rows.clone();
         rows.sort_by_key(place);
         rows
-    }
-
-    /// Reads a report.
-    ///
-    /// # Errors
-    ///
-    /// An error when there is none, or it has another form.
-    pub(crate) fn read(file: &Path) -> Result<Self> {
-        Ok(serde_json::from_slice(&std::fs::read(file)?)?)
     }
 
     /// Writes the report.
@@ -115,22 +120,21 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn machine() -> Machine {
-        Machine {
-            cpu: "AMD EPYC".into(),
-            cores: 2,
-            memory: "23.5 GiB".into(),
-            kernel: "Linux 6.1".into(),
-            date: "2026-11-22".into(),
-            sync_us: Some(812.0),
-            load: Some(0.1),
+    pub(crate) fn report(rows: Value) -> Report {
+        Report {
+            machine: Machine {
+                cpu: "AMD EPYC".into(),
+                cores: 2,
+                memory: "23.5 GiB".into(),
+                kernel: "Linux 6.1".into(),
+                date: "2026-11-22".into(),
+                sync_us: Some(812.0),
+                load: Some(0.1),
+            },
+            quick: false,
+            servers: Vec::new(),
+            rows: serde_json::from_value(rows).unwrap(),
         }
-    }
-
-    fn report(rows: Value) -> Report {
-        let mut report = Report::new(machine(), Vec::new(), false);
-        report.rows = serde_json::from_value(rows).unwrap();
-        report
     }
 
     fn named(report: &Report) -> Vec<String> {
@@ -174,19 +178,16 @@ pub(crate) mod tests {
 
     #[test]
     fn a_report_is_read_as_it_was_written() {
-        let folder = std::env::temp_dir().join(format!("idem-report-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("bench.json");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bench.json");
         let earlier =
             report(json!([{"path": "replay", "backend": "redis", "callers": 8, "ratio": 0.5}]));
         earlier.write(&file).unwrap();
-        assert_eq!(Report::read(&file).unwrap(), earlier);
-        let mut all = report(json!([]));
-        all.add_file(&file).unwrap();
-        assert_eq!(all.rows, earlier.rows);
+        assert_eq!(read::<Report>(&file).unwrap(), earlier);
+        let rows: idem_bench_rows::Report = read(&file).unwrap();
+        assert_eq!(rows.rows, earlier.rows);
         std::fs::write(&file, r#"{"rows":[{"path":"replay"}]}"#).unwrap();
-        let error = all.add_file(&file).unwrap_err().to_string();
-        assert!(error.contains("bench.json"), "{error}");
-        std::fs::remove_dir_all(&folder).unwrap();
+        let error = read::<idem_bench_rows::Report>(&file).unwrap_err();
+        assert!(error.to_string().contains("bench.json"), "{error}");
     }
 }

@@ -1,9 +1,51 @@
-//! The tables of figures: all figures for a terminal, the targets for a page.
+//! The tables of figures: all figures for a terminal and for the data file, the targets for a page.
 
-use crate::bench::backends::BACKENDS;
-use crate::bench::judge::Judged;
-use crate::bench::row::number;
-use crate::columns::aligned;
+use std::collections::HashMap;
+
+use crate::bench::judge::{Judged, Judgement, Verdict};
+use crate::bench::options::BACKENDS;
+use crate::row::aligned;
+
+/// Returns the columns of `docs/performance.csv`, which `docs/performance.md` describes, and the
+/// cells of a row; one without a value is empty.
+pub(crate) fn cells(judged: &Judged) -> [(&'static str, String); 14] {
+    let Judged { row, target } = judged;
+    let optional = |value: Option<f64>| value.map_or_else(String::new, number);
+    let [low, high] = row.spread().map_or([None; 2], |both| both.map(Some));
+    let [idem_rate, baseline_rate] = row.per_second();
+    let [idem_p99, baseline_p99] = row.p99_us();
+    let (target, verdict) = match target {
+        None => (String::new(), ""),
+        Some((target, Verdict::Met)) => (target.to_string(), "met"),
+        Some((target, Verdict::Missed(_))) => (target.to_string(), "missed"),
+    };
+    [
+        ("path", row.path.clone()),
+        ("backend", row.backend.clone()),
+        ("callers", row.callers.to_string()),
+        ("baseline", row.baseline.clone()),
+        ("ratio", number(row.ratio)),
+        ("low", optional(low)),
+        ("high", optional(high)),
+        ("unit", row.unit.clone()),
+        ("target", target),
+        ("verdict", verdict.to_owned()),
+        ("idem_per_second", optional(idem_rate)),
+        ("baseline_per_second", optional(baseline_rate)),
+        ("idem_p99_us", optional(idem_p99)),
+        ("baseline_p99_us", optional(baseline_p99)),
+    ]
+}
+
+/// Formats a value: two digits after the point, three for a small number, none for a large one.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
 
 /// Columns of the terminal's table, and which of them are numbers.
 const COLUMNS: [(&str, bool); 11] = [
@@ -21,137 +63,94 @@ const COLUMNS: [(&str, bool); 11] = [
 ];
 
 /// Returns every row, then how many targets are met, then the reasons of the misses.
-pub(crate) fn plain(rows: &[Judged]) -> String {
-    let reasons = Reasons::of(rows);
-    let pair = |both: [Option<f64>; 2], between: &str| {
-        let both: Vec<_> = both.into_iter().flatten().map(number).collect();
-        both.join(between)
+pub(crate) fn plain(judgement: &Judgement) -> String {
+    let joined = |cells: [String; 2], between: &str| {
+        let cells = cells.into_iter().filter(|cell| !cell.is_empty());
+        cells.collect::<Vec<_>>().join(between)
     };
     let line = |judged: &Judged| {
-        let row = &judged.row;
-        let [idem, base] = row.per_second();
+        let cells = cells(judged).map(|(_, cell)| cell);
+        let [path, backend, callers, base, figures @ ..] = cells;
+        let [ratio, low, high, unit, target, verdict, rates @ ..] = figures;
+        let [idem_rate, base_rate, idem_p99, base_p99] = rates;
         vec![
-            row.path.clone(),
-            row.backend.clone(),
-            row.callers.to_string(),
-            format!("{} {}", number(row.ratio), row.unit)
-                .trim()
-                .to_owned(),
-            pair(row.spread().map_or([None; 2], |both| both.map(Some)), "-"),
-            row.baseline.clone(),
-            judged
-                .target
-                .as_ref()
-                .map_or_else(String::new, ToString::to_string),
-            reasons.verdict(judged),
-            idem.map_or_else(String::new, number),
-            base.map_or_else(String::new, number),
-            pair(row.p99_us(), " : "),
+            path,
+            backend,
+            callers,
+            joined([ratio, unit], " "),
+            joined([low, high], "-"),
+            base,
+            target,
+            joined([verdict, reason(judged)], " "),
+            idem_rate,
+            base_rate,
+            joined([idem_p99, base_p99], " : "),
         ]
     };
-    let table = aligned(&COLUMNS, rows.iter().map(line).collect());
-    format!("{table}\n{}", reasons.listed(rows))
+    let table = aligned(&COLUMNS, judgement.rows.iter().map(line).collect());
+    format!("{table}\n{}", reasons(judgement))
 }
 
 /// Returns a line for each path, baseline, number of callers and target, with a column for each
 /// backend that has a target.
-pub(crate) fn targets(rows: &[Judged]) -> String {
-    let reasons = Reasons::of(rows);
-    let backends: Vec<_> = BACKENDS
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(|name| {
-            let mut with_target = rows.iter().filter(|judged| judged.target.is_some());
-            with_target.any(|judged| judged.row.backend == *name)
-        })
-        .collect();
-    let mut lines: Vec<([String; 4], Vec<String>)> = Vec::new();
-    for judged in rows {
-        let Some(target) = &judged.target else {
+pub(crate) fn targets(judgement: &Judgement) -> String {
+    let mut lines: Vec<([String; 4], HashMap<&str, String>)> = Vec::new();
+    for judged in &judgement.rows {
+        let row = &judged.row;
+        let Some((target, _)) = &judged.target else {
             continue;
         };
-        let row = &judged.row;
-        let head = [
-            row.path.clone(),
-            row.baseline.clone(),
-            row.callers.to_string(),
-            target.to_string(),
-        ];
-        let index = lines.iter().position(|(known, _)| *known == head);
-        let index = index.unwrap_or_else(|| {
-            lines.push((head, vec![String::new(); backends.len()]));
-            lines.len() - 1
-        });
-        if let Some(column) = backends.iter().position(|name| *name == row.backend) {
-            let cell = format!("{} {}", number(row.ratio), reasons.number(judged));
-            cell.trim().clone_into(&mut lines[index].1[column]);
+        let (path, against) = (row.path.clone(), row.baseline.clone());
+        let head = [path, against, row.callers.to_string(), target.to_string()];
+        let cell = format!("{} {}", number(row.ratio), reason(judged));
+        let cell = (row.backend.as_str(), cell.trim().to_owned());
+        match lines.iter_mut().find(|(known, _)| *known == head) {
+            Some((_, cells)) => cells.extend([cell]),
+            None => lines.push((head, HashMap::from([cell]))),
         }
     }
-    let head = ["path", "against", "callers", "target"];
-    let head: Vec<_> = head.into_iter().chain(backends).collect();
-    let mut text = format!(
-        "| {} |\n|{}\n",
-        head.join(" | "),
-        " --- |".repeat(head.len())
-    );
-    for (head, cells) in lines {
+    let backends = BACKENDS.iter().map(|(name, _)| *name);
+    let is_measured = |name: &&str| lines.iter().any(|(_, cells)| cells.contains_key(name));
+    let backends: Vec<_> = backends.filter(is_measured).collect();
+    let head = ["path", "against", "callers", "target"].into_iter();
+    let head: Vec<_> = head.chain(backends.iter().copied()).collect();
+    let rule = " --- |".repeat(head.len());
+    let mut text = format!("| {} |\n|{rule}\n", head.join(" | "));
+    for (head, mut cells) in lines {
+        let cells = backends.iter().map(|name| cells.remove(name));
+        let cells = cells.map(Option::unwrap_or_default);
         let cells: Vec<_> = head.into_iter().chain(cells).collect();
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
-    format!("{text}\n{}", reasons.listed(rows))
+    format!("{text}\n{}", reasons(judgement))
 }
 
-/// The reasons of missed targets: each once, with a number.
-struct Reasons(Vec<String>);
-
-impl Reasons {
-    fn of(rows: &[Judged]) -> Self {
-        let mut all = Vec::new();
-        for judged in rows {
-            if judged.is_met() == Some(false) && !all.contains(&judged.reason) {
-                all.push(judged.reason.clone());
-            }
-        }
-        Self(all)
+/// Returns the number of the reason, such as `[1]`; empty if the target is not missed.
+fn reason(judged: &Judged) -> String {
+    match judged.target {
+        Some((_, Verdict::Missed(number))) => format!("[{number}]"),
+        _ => String::new(),
     }
+}
 
-    /// Returns `[1]`; empty if the target is not missed.
-    fn number(&self, judged: &Judged) -> String {
-        let missed = judged.is_met() == Some(false);
-        let index = self.0.iter().position(|reason| *reason == judged.reason);
-        match index.filter(|_| missed) {
-            Some(index) => format!("[{}]", index + 1),
-            None => String::new(),
-        }
+/// Returns how many targets are met, then each reason after its number.
+fn reasons(judgement: &Judgement) -> String {
+    let verdicts = judgement.rows.iter();
+    let verdicts = verdicts.filter_map(|judged| Some(judged.target.as_ref()?.1));
+    let met = verdicts.clone().filter(|verdict| *verdict == Verdict::Met);
+    let mut text = format!("{} of {} targets are met.\n", met.count(), verdicts.count());
+    for (number, reason) in (1..).zip(&judgement.reasons) {
+        text.push_str(&format!("\n[{number}] {reason}\n"));
     }
-
-    fn verdict(&self, judged: &Judged) -> String {
-        match judged.is_met() {
-            None => String::new(),
-            Some(true) => "met".to_owned(),
-            Some(false) => format!("missed {}", self.number(judged)),
-        }
-    }
-
-    /// Returns how many targets are met, then each reason after its number.
-    fn listed(&self, rows: &[Judged]) -> String {
-        let verdicts: Vec<_> = rows.iter().filter_map(Judged::is_met).collect();
-        let met = verdicts.iter().filter(|is_met| **is_met).count();
-        let mut text = format!("{met} of {} targets are met.\n", verdicts.len());
-        for (index, reason) in self.0.iter().enumerate() {
-            text.push_str(&format!("\n[{}] {reason}\n", index + 1));
-        }
-        text
-    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::judge::tests::judge;
-    use crate::bench::row::tests::row;
+    use crate::bench::judge::tests::{judge, row};
 
-    fn rows() -> Vec<Judged> {
+    fn rows() -> Judgement {
         let rows = [
             r#"{"path":"replay","backend":"postgres","callers":8,"ratio":0.95,"baseline":"bare held",
                 "idem":{"per_second":9500,"p99_us":300},"bare":{"per_second":10000,"p99_us":280}}"#,
@@ -193,5 +192,14 @@ payload_1024  mysql           8  412 bytes
 [1] Two statements.
 ";
         assert_eq!(targets(&rows()), expected);
+    }
+
+    #[test]
+    fn numbers_have_as_many_digits_as_one_reads() {
+        let all = [0.0, 0.012, 0.934, 2.5, 41.27, 412.0, 1_234_567.0].map(number);
+        assert_eq!(
+            all,
+            ["0.00", "0.012", "0.93", "2.50", "41.3", "412", "1234567"]
+        );
     }
 }

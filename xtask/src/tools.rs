@@ -1,0 +1,97 @@
+//! Programs that tests and benchmarks need besides the servers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::step::{self, cargo, output};
+use crate::{Result, TestOptions, workspace};
+
+/// A client with a wrong clock, for the suite's ninth law.
+const CLOCK: &[&str] = &["libfaketime"];
+
+/// A container engine, for the test of the container path.
+const ENGINE: &[&str] = &["podman", "netavark", "aardvark-dns", "runc", "iptables"];
+
+/// The package for virtual environments on Debian and Ubuntu.
+const VENV: &[&str] = &["python3-venv"];
+
+/// A parser of T-SQL, in the version that the test of idem-mssql was written with.
+const SQLGLOT: &str = "sqlglot==30.30.0";
+
+/// Installs missing programs for tests, on Debian and Ubuntu as root; otherwise prints in one line
+/// the tests that will be ignored.
+pub(crate) fn set_up(options: &TestOptions) {
+    let report = |what: &str, installed: Result| {
+        if let Err(error) = installed {
+            println!("    {what} is not tested: {error}");
+        }
+    };
+    report("a client with a wrong clock", packages(CLOCK));
+    if options.backend.is_empty() && options.filter.is_none() {
+        if !options.no_containers {
+            report("the container path", packages(ENGINE));
+        }
+        report("the parsing of T-SQL", sqlglot());
+    }
+}
+
+/// Installs packages of the distribution, if they are missing.
+///
+/// # Errors
+///
+/// An error when the packages cannot be installed.
+pub(crate) fn packages(packages: &[&str]) -> Result {
+    if idem_servers::is_installed(packages) {
+        return Ok(());
+    }
+    println!("    installing packages: {}", packages.join(" "));
+    Ok(idem_servers::install(packages)?)
+}
+
+/// Creates a virtual environment of Python with the parser in the target folder, if it is missing.
+fn sqlglot() -> Result {
+    let folder = workspace::members()?.target_directory.join("idem/venv");
+    let python = folder.join("bin/python");
+    let mut version = Command::new(&python);
+    version.args(["-c", "import sqlglot; print(sqlglot.__version__)"]);
+    let is_installed = |version: String| SQLGLOT.ends_with(&format!("=={}", version.trim()));
+    if output(&mut version).is_ok_and(is_installed) {
+        return Ok(());
+    }
+    println!("    installing {SQLGLOT} in {folder}");
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv", "--clear"]).arg(&folder);
+    if output(&mut venv).is_err() {
+        idem_servers::install(VENV)?;
+        output(&mut venv)?;
+    }
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet"]);
+    pip.args(["--disable-pip-version-check", SQLGLOT]);
+    output(&mut pip).map(drop)
+}
+
+/// Returns a program of the crate with the same name, in this version if one is given; installs it
+/// into the target folder if it is missing.
+///
+/// # Errors
+///
+/// An error when the program cannot be installed.
+pub(crate) fn crate_program(name: &str, version: Option<&str>, target: &Path) -> Result<PathBuf> {
+    let folder = target.join("idem/tools");
+    let program = folder.join("bin").join(name);
+    let returned = output(Command::new(&program).arg("--version"));
+    let is_wanted = |returned: String| version.is_none_or(|v| returned.trim().ends_with(v));
+    if returned.is_ok_and(is_wanted) {
+        return Ok(program);
+    }
+    let mut install = cargo("install --quiet --locked");
+    install.arg(name).arg("--root").arg(folder);
+    if let Some(version) = version {
+        install.arg("--version").arg(format!("={version}"));
+    }
+    match step::run(&format!("install {name}"), &mut install)? {
+        true => Ok(program),
+        false => Err(format!("{name} cannot be installed").into()),
+    }
+}
