@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use idem_core::Nonce;
 use idem_redis::Enforce;
 use serde::{Deserialize, Serialize};
@@ -43,21 +44,13 @@ pub(crate) struct Message {
 
 /// Messages and the nonces under which they were sent.
 pub(crate) struct Chat {
-    window: Window,
-    messages: Mutex<Vec<Message>>,
+    pub(crate) window: Window,
+    pub(crate) messages: Mutex<Vec<Message>>,
     /// How long storing a message takes, as with a slow database.
-    delay: Duration,
+    pub(crate) delay: Duration,
 }
 
 impl Chat {
-    pub(crate) fn new(window: Window, delay: Duration) -> Self {
-        Self {
-            window,
-            messages: Mutex::default(),
-            delay,
-        }
-    }
-
     /// Posts a message, except when this author has posted one with this nonce: then that one is
     /// the answer, even with another text or in another channel. Returns also whether it was posted
     /// before.
@@ -93,11 +86,8 @@ impl Chat {
             .window
             .post(author.name(), nonce, enforce, keep)
             .await?;
-        let found = self
-            .messages()
-            .iter()
-            .find(|it| it.id == posted.id)
-            .cloned();
+        let messages = self.messages();
+        let found = messages.iter().find(|it| it.id == posted.id).cloned();
         let found = found.unwrap_or_else(|| message(&posted.id));
         Ok((found, posted.is_duplicate))
     }
@@ -125,14 +115,13 @@ impl Chat {
 impl Draft {
     fn check(&self) -> Result<(), Refusal> {
         let chars = self.content.chars().count();
-        if self.content.trim().is_empty() {
-            return Err(Refusal::bad_request("a message without content"));
-        }
-        if chars > MAX_CHARS {
-            let reason =
-                format!("a message has at most {MAX_CHARS} characters, this one has {chars}");
-            return Err(Refusal::bad_request(reason));
-        }
-        Ok(())
+        let reason = if self.content.trim().is_empty() {
+            "a message without content".to_owned()
+        } else if chars > MAX_CHARS {
+            format!("a message has at most {MAX_CHARS} characters, this one has {chars}")
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(StatusCode::BAD_REQUEST, reason))
     }
 }

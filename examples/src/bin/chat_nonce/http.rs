@@ -58,8 +58,9 @@ impl<S: Sync> FromRequestParts<S> for Author {
         let header = parts.headers.get(AUTHORIZATION);
         let token = header.and_then(|header| header.to_str().ok()?.strip_prefix("Bearer "));
         let known = TOKENS.iter().find(|(known, _)| token == Some(known));
-        known
-            .map(|&(_, name)| Self(name))
-            .ok_or_else(Refusal::unauthorized)
+        match known {
+            Some((_, name)) => Ok(Self(name)),
+            None => Err(Refusal::new(StatusCode::UNAUTHORIZED, "no such token")),
+        }
     }
 }

@@ -36,7 +36,7 @@ mod window;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -103,7 +103,11 @@ async fn serve(args: Args) -> Result<bool, BoxError> {
     let folder = tempfile::Builder::new().prefix("idem-").tempdir()?;
     let embedded = format!("sqlite:{}", folder.path().join("chat.db").display());
     let url = args.store.as_deref().unwrap_or(&embedded);
-    let chat = Arc::new(Chat::new(window(url, &args).await?, args.delay));
+    let chat = Arc::new(Chat {
+        window: window(url, &args).await?,
+        messages: Mutex::default(),
+        delay: args.delay,
+    });
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|error| format!("--listen {}: {error}", args.listen))?;
     println!("listening on http://{}", listener.local_addr()?);

@@ -26,17 +26,13 @@ fn number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S:
 }
 
 impl Refusal {
-    fn new(status: StatusCode, error: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         let passes = [StatusCode::CONFLICT, StatusCode::SERVICE_UNAVAILABLE];
         Self {
             status,
             error: error.into(),
             retry_after: passes.contains(&status).then_some(1),
         }
-    }
-
-    pub(crate) fn bad_request(reason: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, reason)
     }
 
     pub(crate) fn pending() -> Self {
@@ -49,15 +45,11 @@ impl Refusal {
         let reason = "nonces cannot be looked up now; the message was not posted";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
     }
-
-    pub(crate) fn unauthorized() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "no such token")
-    }
 }
 
 impl From<serde_json::Error> for Refusal {
     fn from(error: serde_json::Error) -> Self {
-        Self::bad_request(error.to_string())
+        Self::new(StatusCode::BAD_REQUEST, error.to_string())
     }
 }
 
