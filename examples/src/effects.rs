@@ -10,9 +10,8 @@ use std::sync::Arc;
 use idem_core::{BoxError, IdempotencyStore, Response, Work};
 use tokio::process::Command;
 
-use crate::storm::backend::{self, Backend, Settlement};
-use crate::storm::desk::Probe;
-use crate::storm::entry::Entry;
+use crate::storm::backend::{self, Backend, Entry, Settlement};
+use crate::storm::probe::Probe;
 use crate::storm::seat::Seat;
 
 /// The most connections of a process to a server.
@@ -34,10 +33,6 @@ pub struct StoreArgs {
 impl StoreArgs {
     /// Creates tables or keys whose names begin with `name`; a process that
     /// [`Effects::process`] has started uses those of its parent.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store cannot be used.
     pub async fn open(&self, name: &str) -> Result<Effects, BoxError> {
         let effects = self.join(name).await?;
         if self.namespace.is_none() {
@@ -62,15 +57,6 @@ impl StoreArgs {
 pub struct Effects {
     backend: Box<dyn Backend>,
     seat: Seat,
-}
-
-/// A row of the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
-    /// The id of the event, message or job.
-    pub id: String,
-    /// How often its claim had been acquired by then.
-    pub attempts: i64,
 }
 
 impl Effects {
@@ -116,18 +102,11 @@ impl Effects {
     }
 
     /// Makes the effect happen and completes the work's claim with the response: both or neither.
-    ///
-    /// # Errors
-    ///
-    /// An error when the effect is not known to have happened; the claim may be lost.
+    /// Fails when the effect is not known to have happened; the claim may be lost.
     pub async fn commit(&self, work: &Work, id: &str, response: Response) -> Result<(), BoxError> {
         let claim = work.claim().ok_or("the work has no claim")?;
         let settlement = Settlement {
-            entry: Entry {
-                token: claim.token().as_i64(),
-                attempts: i64::from(claim.attempts()),
-                ..entry(id)
-            },
+            entry: entry(id).under(&claim),
             claim,
             response,
             probe: Probe::default(),
@@ -141,14 +120,10 @@ impl Effects {
         self.backend.append(&entry(id)).await
     }
 
-    /// Returns all effects, in the order in which they were written.
-    pub async fn all(&self) -> Result<Vec<Effect>, BoxError> {
-        let effect = |entry: Entry| Effect {
-            id: entry.key,
-            attempts: entry.attempts,
-        };
+    /// Returns the ids of all effects, in the order in which they were written.
+    pub async fn all(&self) -> Result<Vec<String>, BoxError> {
         let ledger = self.backend.ledger().await?;
-        Ok(ledger.into_iter().map(effect).collect())
+        Ok(ledger.into_iter().map(|entry| entry.key).collect())
     }
 
     /// Removes everything that was not there before.
@@ -164,10 +139,6 @@ impl Effects {
 fn entry(id: &str) -> Entry {
     Entry {
         key: id.to_owned(),
-        fingerprint: String::new(),
-        token: 0,
-        attempts: 0,
-        delivery: 0,
-        worker: String::new(),
+        ..Entry::default()
     }
 }

@@ -120,7 +120,7 @@ async fn upgrade(
         ));
     }
     let all = effects.all().await?;
-    let made = all.iter().filter(|effect| effect.id == id).count();
+    let made = all.iter().filter(|effect| **effect == id).count();
     let first = if is_killed { "killed" } else { "answer lost" };
     let (first, returned) = (format!("guest {first} {dies}"), returned.join(", "));
     println!("{first:<28}{returned:<38}{made} account(s)");

@@ -146,8 +146,7 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     let new = shop.storm(args.clicks).await?;
     shop.work(true).await?;
 
-    let all = shop.effects.all().await?;
-    let mut built: Vec<_> = all.into_iter().map(|effect| effect.id).collect();
+    let mut built = shop.effects.all().await?;
     let after = built.split_off(built.len().min(4));
     let as_expected = built == ["1", "3", "4", "8"] && after.len() == 1 && new == 1;
     shop.effects.remove().await?;

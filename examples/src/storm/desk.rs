@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use idem_core::{
     BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Fingerprint, IdempotencyStoreExt as _,
-    InFlight, Response,
+    Response,
 };
+use idem_queue::Backoff;
 use tokio::time::{Instant, sleep};
 
 use super::args::Sabotage;
-use super::backend::{Backend, RETENTION, Settlement};
-use super::entry::Entry;
+use super::backend::{Backend, Entry, RETENTION, Settlement};
 use super::input::key;
-use super::point::Point;
-use super::protocol::{End, Order, Outcome, Report};
-use super::worker::say;
+use super::probe::{Point, Probe};
+use super::protocol::{End, Order, Outcome, Report, Setup};
 
 /// How long a delivery may wait for an unreachable store or for the holder of its key.
 pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,9 +25,7 @@ const MAX_WORK: u64 = 4;
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) backend: Box<dyn Backend>,
-    pub(crate) lease: Duration,
-    pub(crate) sabotage: Option<Sabotage>,
-    pub(crate) worker: String,
+    pub(crate) setup: Setup,
 }
 
 impl Desk {
@@ -40,8 +37,12 @@ impl Desk {
         };
         let fingerprint = Fingerprint::json(order.payload.get())?;
         let mut progress = Progress::new();
-        let (outcome, receipt) = match self.sabotage {
-            Some(Sabotage::NoClaim) => self.without_claim(order, &fingerprint).await?,
+        let (outcome, response) = match self.setup.sabotage {
+            Some(Sabotage::NoClaim) => {
+                let entry = self.entry(order, &fingerprint);
+                self.backend.append(&entry).await?;
+                (Outcome::Fresh, entry.response())
+            }
             _ => self.once(order, fingerprint, probe, &mut progress).await?,
         };
         probe.leave().await;
@@ -51,7 +52,7 @@ impl Desk {
                 outcome,
                 waited: progress.waited,
                 fenced: progress.fenced,
-                receipt: String::from_utf8(receipt)?,
+                receipt: String::from_utf8(response.body().to_vec())?,
             },
         })
     }
@@ -65,32 +66,35 @@ impl Desk {
         fingerprint: Fingerprint,
         probe: Probe,
         progress: &mut Progress,
-    ) -> Result<(Outcome, Vec<u8>), BoxError> {
+    ) -> Result<(Outcome, Response), BoxError> {
         let mut request = self.request(order, fingerprint)?;
+        let store = self.backend.store();
         loop {
             let retry_timeout = progress.retry_timeout()?;
-            match self
-                .backend
-                .store()
-                .claim_retrying(&request, retry_timeout)
-                .await?
-            {
+            match store.claim_retrying(&request, retry_timeout).await? {
                 ClaimOutcome::Acquired(claim) => {
                     match self.work(order, claim, &fingerprint, probe).await {
-                        Ok(receipt) => return Ok((Outcome::Fresh, receipt)),
+                        Ok(response) => return Ok((Outcome::Fresh, response)),
                         Err(error) if is_claim_lost(&error) => {
                             progress.fenced += 1;
                             request = self.request(order, fingerprint)?;
                         }
-                        Err(error) if is_retryable(&error) => progress.pause().await,
+                        Err(error) if is_retryable(&error) => progress.pause(Duration::MAX).await,
                         Err(error) => return Err(error),
                     }
                 }
-                ClaimOutcome::InFlight(in_flight) => progress.wait(&in_flight).await,
-                ClaimOutcome::Completed(completed) => {
-                    return Ok((Outcome::Replay, completed.response.body().to_vec()));
+                ClaimOutcome::InFlight(in_flight) => {
+                    progress.waited = true;
+                    // Not longer than the holder may hold the key.
+                    let max_pause = in_flight.lease_remaining() + Duration::from_millis(1);
+                    progress.pause(max_pause).await;
                 }
-                ClaimOutcome::Conflict(_) => return Ok((Outcome::Conflict, Vec::new())),
+                ClaimOutcome::Completed(completed) => {
+                    return Ok((Outcome::Replay, completed.response));
+                }
+                ClaimOutcome::Conflict(_) => {
+                    return Ok((Outcome::Conflict, Response::new(409, "")));
+                }
                 ClaimOutcome::Failed(_) => {
                     return Err("a failure was found; none is recorded".into());
                 }
@@ -100,7 +104,7 @@ impl Desk {
 
     fn request(&self, order: &Order, fingerprint: Fingerprint) -> Result<ClaimRequest, Error> {
         Ok(ClaimRequest::new(key(&order.key)?, fingerprint)
-            .with_lease(self.lease)
+            .with_lease(self.setup.lease)
             .with_retention(RETENTION))
     }
 
@@ -111,24 +115,19 @@ impl Desk {
         claim: Claim,
         fingerprint: &Fingerprint,
         probe: Probe,
-    ) -> Result<Vec<u8>, BoxError> {
+    ) -> Result<Response, BoxError> {
         probe.pass(Point::Claimed).await;
         some_work().await;
         probe.pass(Point::Working).await;
         some_work().await;
-        let entry = Entry {
-            token: claim.token().as_i64(),
-            attempts: i64::from(claim.attempts()),
-            ..self.entry(order, fingerprint)
-        };
+        let entry = self.entry(order, fingerprint).under(&claim);
         let settlement = Settlement {
             response: entry.response(),
             claim,
             entry,
             probe,
         };
-        let response = self.settle(&settlement).await?;
-        Ok(response.body().to_vec())
+        self.settle(&settlement).await
     }
 
     /// Commits the settlement and returns the stored answer.
@@ -139,7 +138,7 @@ impl Desk {
             response,
             probe,
         } = settlement;
-        match self.sabotage {
+        match self.setup.sabotage {
             None | Some(Sabotage::NoClaim) => return self.backend.settle(settlement).await,
             Some(Sabotage::TwoTransactions) => self.backend.append(entry).await?,
             Some(Sabotage::NoEffect) => {}
@@ -150,25 +149,14 @@ impl Desk {
         Ok(response.clone())
     }
 
-    async fn without_claim(
-        &self,
-        order: &Order,
-        fingerprint: &Fingerprint,
-    ) -> Result<(Outcome, Vec<u8>), BoxError> {
-        let entry = self.entry(order, fingerprint);
-        self.backend.append(&entry).await?;
-        Ok((Outcome::Fresh, entry.receipt()))
-    }
-
     /// Returns the effect of a delivery without a claim.
     fn entry(&self, order: &Order, fingerprint: &Fingerprint) -> Entry {
         Entry {
             key: order.key.clone(),
             fingerprint: fingerprint.to_string(),
-            token: 0,
-            attempts: 0,
             delivery: i64::from(order.delivery),
-            worker: self.worker.clone(),
+            worker: self.setup.location.worker.clone(),
+            ..Entry::default()
         }
     }
 }
@@ -194,7 +182,7 @@ fn is_retryable(error: &BoxError) -> bool {
 #[derive(Debug)]
 struct Progress {
     deadline: Instant,
-    pause: Duration,
+    pauses: u64,
     waited: bool,
     fenced: u32,
 }
@@ -203,7 +191,7 @@ impl Progress {
     fn new() -> Self {
         Self {
             deadline: Instant::now() + RETRY_TIMEOUT,
-            pause: Duration::from_millis(2),
+            pauses: 0,
             waited: false,
             fenced: 0,
         }
@@ -218,55 +206,10 @@ impl Progress {
         Ok(left)
     }
 
-    /// Waits for the holder, but not longer than it may hold the key.
-    async fn wait(&mut self, in_flight: &InFlight) {
-        self.waited = true;
-        let max_pause = in_flight.lease_remaining() + Duration::from_millis(1);
-        self.pause_at_most(max_pause).await;
-    }
-
-    async fn pause(&mut self) {
-        self.pause_at_most(Duration::MAX).await;
-    }
-
-    /// Sleeps for a doubling pause, with jitter, so that deliveries that failed together do not
-    /// come back together.
-    async fn pause_at_most(&mut self, max_pause: Duration) {
-        let jittered = self.pause.mul_f64(rand::random_range(0.5..=1.0));
-        sleep(jittered.min(max_pause)).await;
-        self.pause = (self.pause * 2).min(Duration::from_millis(100));
-    }
-}
-
-/// The point where a delivery is killed.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Probe {
-    delivery: u32,
-    crash: Option<Point>,
-}
-
-impl Probe {
-    /// Passes the point, except when it is the one to be killed at: then it reports that and waits
-    /// for the kill.
-    pub(crate) async fn pass(self, point: Point) {
-        if self.crash == Some(point) {
-            self.stand(point).await;
-        }
-    }
-
-    /// The last point. A crash planned for an earlier point, which a duplicate does not pass,
-    /// happens here.
-    async fn leave(self) {
-        if self.crash.is_some() {
-            self.stand(Point::Unanswered).await;
-        }
-    }
-
-    async fn stand(self, point: Point) {
-        say(&Report::Reached {
-            delivery: self.delivery,
-            point,
-        });
-        std::future::pending::<()>().await;
+    /// Sleeps longer each time.
+    async fn pause(&mut self, max_pause: Duration) {
+        let backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
+        self.pauses += 1;
+        sleep(backoff.after(self.pauses).min(max_pause)).await;
     }
 }

@@ -2,17 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::mpsc::UnboundedSender;
-
 use super::plan::Plan;
-use super::point::Point;
+use super::probe::Point;
 use super::process::Process;
 use super::protocol::{Order, Report, Setup};
 use super::stop::Stop;
-use super::tally::Event;
+use super::tally::Tally;
 use super::workload::Workload;
 
 /// After this many processes in a row that die without a report the lane gives up.
@@ -25,13 +23,21 @@ pub(crate) struct Storm {
     pub(crate) plan: Plan,
     pub(crate) setup: Setup,
     pub(crate) concurrency: u32,
+    pub(crate) tally: Mutex<Tally>,
+}
+
+impl Storm {
+    /// Changes or reads the tally.
+    pub(crate) fn with_tally<T>(&self, with: impl FnOnce(&mut Tally) -> T) -> T {
+        with(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// An at-least-once sender: it sends its deliveries in order, several at once, and repeats them
 /// until they are acknowledged.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    storm: Arc<Storm>,
+pub(crate) struct Lane<'a> {
+    storm: &'a Storm,
     number: u32,
     waiting: VecDeque<u32>,
     under_way: BTreeSet<u32>,
@@ -41,11 +47,10 @@ pub(crate) struct Lane {
     /// Whether the lane has killed the current process.
     killed: bool,
     silent_deaths: u32,
-    events: UnboundedSender<Event>,
 }
 
-impl Lane {
-    pub(crate) fn new(storm: Arc<Storm>, number: u32, events: UnboundedSender<Event>) -> Self {
+impl<'a> Lane<'a> {
+    pub(crate) fn new(storm: &'a Storm, number: u32) -> Self {
         Self {
             waiting: storm.plan.share(number),
             storm,
@@ -55,7 +60,6 @@ impl Lane {
             crashed: HashSet::new(),
             killed: false,
             silent_deaths: 0,
-            events,
         }
     }
 
@@ -63,10 +67,8 @@ impl Lane {
     pub(crate) async fn run(mut self) -> Result<(), Stop> {
         let mut generation = 0;
         while !self.waiting.is_empty() {
-            let setup = Setup {
-                worker: format!("{}.{generation}", self.number),
-                ..self.storm.setup.clone()
-            };
+            let mut setup = self.storm.setup.clone();
+            setup.location.worker = format!("{}.{generation}", self.number);
             let mut process = Process::start(&setup).await?;
             self.killed = false;
             self.silent_deaths += 1;
@@ -87,11 +89,9 @@ impl Lane {
                 self.silent_deaths = 0;
                 self.under_way.remove(&delivery);
                 let sent = self.first_sent.remove(&delivery);
-                self.notify(Event::Answered {
-                    delivery,
-                    end,
-                    latency: sent.map(|sent| sent.elapsed()).unwrap_or_default(),
-                });
+                let latency = sent.map(|sent| sent.elapsed()).unwrap_or_default();
+                self.storm
+                    .with_tally(|tally| tally.answered(delivery, end, latency));
                 self.send_more(process).await?;
             }
             Report::Reached { delivery, point } => self.crash(delivery, point, process),
@@ -112,7 +112,7 @@ impl Lane {
         self.silent_deaths = 0;
         process.kill();
         self.crashed.insert(delivery);
-        self.notify(Event::Crashed(Some(point)));
+        self.storm.with_tally(|tally| tally.crashed(Some(point)));
     }
 
     /// Sends deliveries up to the limit; ends the process when all are done.
@@ -123,7 +123,7 @@ impl Lane {
             };
             self.under_way.insert(delivery);
             self.first_sent.entry(delivery).or_insert_with(Instant::now);
-            process.send(&self.order(delivery)).await?;
+            process.write(&self.order(delivery)).await?;
         }
         if self.under_way.is_empty() {
             process.dismiss();
@@ -132,7 +132,7 @@ impl Lane {
     }
 
     fn order(&self, delivery: u32) -> Order {
-        let Storm { workload, plan, .. } = &*self.storm;
+        let Storm { workload, plan, .. } = self.storm;
         let planned = plan.deliveries[delivery as usize];
         let variant = &workload.variants[planned.variant as usize];
         Order {
@@ -156,12 +156,7 @@ impl Lane {
                 "worker processes end before they have answered anything ({status}); what they wrote is above"
             )));
         }
-        self.notify(Event::Crashed(None));
+        self.storm.with_tally(|tally| tally.crashed(None));
         Ok(())
-    }
-
-    fn notify(&self, event: Event) {
-        // When the run was given up, there is no receiver.
-        let _ = self.events.send(event);
     }
 }

@@ -19,12 +19,12 @@
 //! effect.
 //!
 //! Redis has no such transaction. There the effect is a call to a service that has one effect for
-//! one key (`backend/redis`), and the derived key makes it exact. A cache in front
+//! one key (`backend/redis.rs`), and the derived key makes it exact. A cache in front
 //! (`backend/hybrid.rs`) changes neither.
 //!
 //! # Where crashes happen
 //!
-//! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches
+//! The seed decides which deliveries crash and at which point (`probe.rs`). A worker that reaches
 //! the point reports it and waits, perhaps in the middle of its transaction; the parent kills it
 //! (SIGKILL). All other work of this process dies at whatever point it has reached. The parent
 //! reads the remaining output of the dead process, drops an unfinished last line, starts a new
@@ -35,13 +35,12 @@ mod args;
 mod audit;
 pub(crate) mod backend;
 mod conduct;
-pub(crate) mod desk;
-pub(crate) mod entry;
+mod desk;
 mod input;
 mod lane;
 mod plan;
-mod point;
 mod pointer;
+pub(crate) mod probe;
 mod process;
 mod progress;
 mod protocol;

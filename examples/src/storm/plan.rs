@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::args::Args;
-use super::point::Point;
+use super::probe::Point;
 use super::stop::Stop;
 use super::workload::Workload;
 
@@ -45,17 +45,13 @@ impl Plan {
         let mut lines = workload.lines.clone();
         lines.shuffle(&mut rng);
         let end = lines.len() as f64;
-        let mut next_process: Vec<u32> = (0..workload.keys.len())
-            .map(|_| rng.random_range(0..args.processes))
-            .collect();
         let mut timed = Vec::with_capacity(lines.len() * args.retries as usize);
         for (position, &line) in lines.iter().enumerate() {
             let begin = position as f64;
-            let request = workload.variants[line as usize].request;
-            let process = &mut next_process[request as usize];
+            let first_process = rng.random_range(0..args.processes);
             for repetition in 0..args.retries {
-                *process = (*process + 1) % args.processes;
-                let delivery = delivery(line, *process, workload, args, &mut rng);
+                let process = (first_process + repetition) % args.processes;
+                let delivery = delivery(line, process, workload, args, &mut rng);
                 timed.push((time(repetition, begin, end, &mut rng), delivery));
             }
         }

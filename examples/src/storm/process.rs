@@ -2,10 +2,11 @@
 
 use std::process::{ExitStatus, Stdio};
 
+use serde::Serialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::protocol::{Order, Report, Setup, line};
+use super::protocol::{Report, Setup, line};
 use super::stop::{OrStop, Stop};
 use super::worker::ARGUMENT;
 
@@ -38,17 +39,13 @@ impl Process {
             orders: Some(orders),
             reports: BufReader::new(reports),
         };
-        process.write(line(setup)).await?;
+        process.write(setup).await?;
         Ok(process)
     }
 
-    /// Sends a delivery.
-    pub(crate) async fn send(&mut self, order: &Order) -> Result<(), Stop> {
-        self.write(line(order)).await
-    }
-
-    async fn write(&mut self, line: serde_json::Result<Vec<u8>>) -> Result<(), Stop> {
-        let line = line.or_stop("a delivery cannot be written")?;
+    /// Writes a document on a line of its own.
+    pub(crate) async fn write(&mut self, document: &(impl Serialize + Sync)) -> Result<(), Stop> {
+        let line = line(document).or_stop("a delivery cannot be written")?;
         if let Some(orders) = &mut self.orders {
             // A dead worker cannot be written to; the lane repeats what it did not acknowledge.
             let _ = orders.write_all(&line).await;

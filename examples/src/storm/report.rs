@@ -1,18 +1,18 @@
 //! [`Report`]: the result, for people and for machines.
 
 use std::io::{Write, stdout};
-use std::sync::Arc;
 use std::time::Duration;
 
+use idem_core::Fingerprint;
 use indicatif::HumanCount;
 use serde_json::{Map, Value, json};
 
 use super::args::Args;
 use super::audit::{Audit, Violation};
-use super::lane::Storm;
-use super::point::Point;
+use super::probe::Point;
 use super::tally::Tally;
-use crate::report::{Table, time};
+use super::workload::Workload;
+use crate::report::Report as Table;
 
 /// The maximum number of keys at fault that are listed.
 const MAX_LISTED: usize = 20;
@@ -30,7 +30,9 @@ pub(crate) struct Report {
     pub(crate) shown: String,
     /// The location of the data, if it was kept.
     pub(crate) kept: Option<String>,
-    pub(crate) storm: Arc<Storm>,
+    pub(crate) workload: Workload,
+    /// The digest of the plan.
+    pub(crate) plan: Fingerprint,
     pub(crate) tally: Tally,
     pub(crate) audit: Audit,
 }
@@ -44,7 +46,7 @@ impl Report {
     /// Writes everything to standard output. If that fails, the exit status still shows the
     /// result.
     pub(crate) fn print(&self, with_json: bool) {
-        let mut text = format!("{}\n{}\n{}", self.head(), self.table(), self.conclusion());
+        let mut text = format!("{}\n{}", self.table(), self.conclusion());
         if let Some(kept) = &self.kept {
             text += &format!("Left behind: {kept}.\n");
         }
@@ -55,22 +57,19 @@ impl Report {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    fn head(&self) -> String {
+    fn table(&self) -> Table {
+        let Self { tally, audit, .. } = self;
         let Args {
             processes,
             concurrency,
             ..
         } = self.args;
         let plural = if processes == 1 { "" } else { "es" };
-        format!(
-            "{} ({}), {processes} process{plural} × {concurrency} at once, seed {}\n",
+        let mut table = Table::new(format!(
+            "{} ({}), {processes} process{plural} × {concurrency} at once, seed {}",
             self.product, self.shown, self.seed
-        )
-    }
-
-    fn table(&self) -> Table {
-        let Self { tally, audit, .. } = self;
-        Table::of(&format!(
+        ));
+        table.rows(&format!(
             "requests\t{}\t{}\n\
              deliveries\t{}\t{} per second\n\
              effects\t{}\t{}\n\
@@ -78,10 +77,7 @@ impl Report {
              conflicts\t{}\tanother payload under the same key: refused\n\
              waits\t{}\tmet a request that was being worked on\n\
              takeovers\t{}\tof a claim whose lease had ended\n\
-             crashes\t{}\t{}\n\
-             latency p50\t{}\tfrom first sending to answer\n\
-             latency p99\t{}\tcrashes and waits included\n\
-             elapsed\t{}\t",
+             crashes\t{}\t{}",
             HumanCount(self.requests()),
             self.about_requests(),
             HumanCount(tally.answered),
@@ -94,18 +90,20 @@ impl Report {
             HumanCount(audit.takeovers),
             HumanCount(tally.all_crashes()),
             self.about_crashes(),
-            time(tally.latency(0.50)),
-            time(tally.latency(0.99)),
-            time(tally.elapsed),
-        ))
+        ));
+        let [median, slow] = [0.50, 0.99].map(|quantile| tally.latency(quantile));
+        table.time("latency p50", median, "from first sending to answer");
+        table.time("latency p99", slow, "crashes and waits included");
+        table.time("elapsed", tally.elapsed, "");
+        table
     }
 
     fn requests(&self) -> u64 {
-        self.storm.workload.keys.len() as u64
+        self.workload.keys.len() as u64
     }
 
     fn about_requests(&self) -> String {
-        let workload = &self.storm.workload;
+        let workload = &self.workload;
         let mut remark = format!("each delivered {} times", self.args.retries);
         let lines = workload.lines.len() as u64;
         if lines != self.requests() {
@@ -189,13 +187,13 @@ impl Report {
             "crashes_by_point": crashes,
             "fresh": tally.fresh,
             "fenced": tally.fenced,
-            "refused_lines": self.storm.workload.refused,
+            "refused_lines": self.workload.refused,
             "p50_ms": millis(tally.latency(0.50)),
             "p99_ms": millis(tally.latency(0.99)),
             "deliveries_per_second": (tally.per_second() * 10.0).round() / 10.0,
             "seconds": millis(tally.elapsed).round() / 1e3,
             "seed": self.seed,
-            "plan": self.storm.plan.digest.to_string(),
+            "plan": self.plan.to_string(),
             "store": self.store,
             "product": self.product,
             "processes": args.processes,

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::backend::Location;
 use super::stop::{OrStop, Stop};
-use super::url;
+use super::url::{self, Product};
 
 /// The location of the data, and what has to be removed with it.
 #[derive(Debug)]
@@ -17,8 +17,9 @@ pub(crate) struct Seat {
     pub(crate) location: Location,
     /// The URL without a password.
     pub(crate) shown: String,
+    /// The temporary folder, which is removed when it is dropped.
     folder: Option<TempDir>,
-    /// The SQLite file of `--store`, and whether it existed before.
+    /// The SQLite file, and whether it existed before.
     file: Option<(PathBuf, bool)>,
 }
 
@@ -33,32 +34,26 @@ impl Seat {
         program: &str,
         connections: u32,
     ) -> Result<Self, Stop> {
-        let location = |url| Location {
-            url,
-            namespace: format!("idem_{program}_{:08x}", rand::random::<u32>()),
-            connections,
-            worker: String::new(),
+        let mut folder = None;
+        let url = match store {
+            Some(store) => store.to_owned(),
+            None => {
+                let made = tempfile::Builder::new()
+                    .prefix(&format!("idem-{program}-"))
+                    .tempdir()
+                    .or_stop("no temporary folder can be made")?;
+                let path = folder.insert(made).path().join(format!("{program}.db"));
+                format!("sqlite:{}", escaped(&path))
+            }
         };
-        let Some(store) = store else {
-            let folder = tempfile::Builder::new()
-                .prefix(&format!("idem-{program}-"))
-                .tempdir()
-                .or_stop("no temporary folder can be made")?;
-            let path = folder.path().join(format!("{program}.db"));
-            return Ok(Self {
-                location: location(format!("sqlite:{}", escaped(&path))),
-                shown: "temporary file".to_owned(),
-                folder: Some(folder),
-                file: None,
-            });
-        };
-        let tiers = url::tiers(store);
-        let database = tiers.map_or(store, |(_, database)| database);
+        let tiers = url::tiers(&url);
+        let database = tiers.map_or(&*url, |(_, database)| database);
         if database == "sqlite:" {
             return Err(Stop::new("--store: `sqlite:` needs a file, sqlite:PATH"));
         }
         let path = sqlite_path(database);
         let mut shown = match &path {
+            Some(_) if folder.is_some() => "temporary file".to_owned(),
             Some(path) => path.display().to_string(),
             None => url::without_credentials(database),
         };
@@ -66,9 +61,14 @@ impl Seat {
             shown = format!("{shown} behind {}", url::without_credentials(cache));
         }
         Ok(Self {
-            location: location(store.to_owned()),
+            location: Location {
+                url,
+                namespace: format!("idem_{program}_{:08x}", rand::random::<u32>()),
+                connections,
+                worker: String::new(),
+            },
             shown,
-            folder: None,
+            folder,
             file: path.map(|path| (path.clone(), path.exists())),
         })
     }
@@ -80,10 +80,12 @@ impl Seat {
         }
         let Location { url, namespace, .. } = &self.location;
         let database = url::tiers(url).map_or(&**url, |(_, database)| database);
-        match url::scheme(database) {
-            "sqlite" => format!("{database}, tables {namespace}_records and {namespace}_ledger"),
-            scheme if url::is_redis(scheme) => {
-                format!("keys {namespace}:r:* for records, stream {{{namespace}}}:ledger")
+        match Product::of(database) {
+            Ok(Product::Sqlite) => {
+                format!("{database}, tables {namespace}_records and {namespace}_ledger")
+            }
+            Ok(Product::Redis) => {
+                format!("keys {namespace}:r:* for records, stream {namespace}:{{ledger}}")
             }
             _ => format!("schema or database {namespace}, tables idem_records and ledger"),
         }
@@ -92,7 +94,6 @@ impl Seat {
     /// Removes what did not exist before the run. The store is closed by now.
     pub(crate) fn clear(self, keep: bool) {
         let Some((path, is_old)) = &self.file else {
-            // Dropping its handle removes the temporary folder.
             return;
         };
         let [wal, shm] = ["-wal", "-shm"].map(|suffix| {

@@ -2,39 +2,46 @@
 
 use idem_stores::ServerUrl;
 
-/// The schemes of databases that can be behind a cache.
-const DATABASES: &[&str] = &[
-    "sqlite:",
-    "postgres://",
-    "postgresql://",
-    "mysql://",
-    "mariadb://",
-    "mssql://",
-    "sqlserver://",
-    "mongodb://",
-];
-
-/// Returns the part before the first colon.
-pub(crate) fn scheme(url: &str) -> &str {
-    url.split(':').next().unwrap_or_default()
+/// A kind of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Product {
+    Sqlite,
+    Postgres,
+    MySql,
+    Mssql,
+    Mongo,
+    /// Redis or Valkey, the only one that can be a cache.
+    Redis,
 }
 
-/// Returns whether the scheme is that of a Redis or a Valkey.
-pub(crate) fn is_redis(scheme: &str) -> bool {
-    matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys")
+impl Product {
+    /// Returns the kind of store at this URL; the scheme if there is none.
+    pub(crate) fn of(url: &str) -> Result<Self, &str> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        Ok(match scheme {
+            "sqlite" => Self::Sqlite,
+            "postgres" | "postgresql" => Self::Postgres,
+            "mysql" | "mariadb" => Self::MySql,
+            "mssql" | "sqlserver" => Self::Mssql,
+            "mongodb" => Self::Mongo,
+            "redis" | "rediss" | "valkey" | "valkeys" => Self::Redis,
+            unknown => return Err(unknown),
+        })
+    }
 }
 
 /// Splits `hybrid+CACHE+DATABASE` into cache and database. A plus sign alone may be part of a
 /// password.
 pub(crate) fn tiers(url: &str) -> Option<(&str, &str)> {
     let rest = url.strip_prefix("hybrid+")?;
-    let begins_database = |at: &usize| {
-        let rest = &rest[at + 1..];
-        DATABASES.iter().any(|database| rest.starts_with(database))
-    };
-    let plus = rest.match_indices('+').map(|(at, _)| at);
-    let at = plus.into_iter().find(begins_database)?;
-    is_redis(scheme(rest)).then(|| (&rest[..at], &rest[at + 1..]))
+    let splits = rest.match_indices('+');
+    let mut tiers = splits.map(|(at, plus)| (&rest[..at], &rest[at + plus.len()..]));
+    let tiers = tiers.find(|(_, database)| is_database(database))?;
+    (Product::of(rest) == Ok(Product::Redis)).then_some(tiers)
+}
+
+fn is_database(url: &str) -> bool {
+    Product::of(url).is_ok_and(|product| product != Product::Redis)
 }
 
 /// Returns `host:port/database` of a server's URL, or of each node's.

@@ -50,13 +50,9 @@ fn run() -> Result<(), Stop> {
     }
     let setup = serde_json::from_str(&first)
         .or_stop("this is a worker of `storm`, and not for people to start")?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_stop("a worker has no runtime")?;
     let (sender, orders) = unbounded_channel();
     std::thread::spawn(move || read_orders(&sender));
-    runtime.block_on(serve(setup, orders))
+    serve(setup, orders)
 }
 
 /// Only reads, so that the parent can always write. When the input ends, the parent has all its
@@ -77,18 +73,11 @@ fn read_orders(orders: &UnboundedSender<Order>) {
     std::process::exit(0);
 }
 
+#[tokio::main(flavor = "current_thread")]
 async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(), Stop> {
-    let location = Location {
-        url: setup.store,
-        namespace: setup.namespace,
-        connections: setup.connections,
-        worker: setup.worker.clone(),
-    };
     let desk = Arc::new(Desk {
-        backend: open(&location).await?,
-        lease: setup.lease,
-        sabotage: setup.sabotage,
-        worker: setup.worker,
+        backend: open(&setup.location).await?,
+        setup,
     });
     say(&Report::Ready);
     while let Some(order) = orders.recv().await {

@@ -102,7 +102,7 @@ pub(crate) fn payments(count: u32, seed: u64) -> Result<Workload, Stop> {
         let text = format!(
             r#"{{"id":"{id}","customer":{customer},"amount":{cents},"currency":"{currency}"}}"#
         );
-        let event = Event::new(id, text).or_stop("a request cannot be generated")?;
+        let event = Event::new(id, &text).or_stop("a request cannot be generated")?;
         workload.add(event);
     }
     Ok(workload)

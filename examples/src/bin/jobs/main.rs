@@ -157,7 +157,7 @@ async fn audit(report: &mut Report, effects: &Effects, mails: &[Mail]) -> Result
     let (store, effects) = (effects.store(), effects.all().await?);
     let (mut sent, mut failed) = (0, 0);
     for mail in mails {
-        let own = effects.iter().filter(|effect| effect.id == mail.order);
+        let own = effects.iter().filter(|effect| **effect == mail.order);
         let is_failed = matches!(store.get(&mail.key()?).await?, Some(Record::Failed(_)));
         match (mail.has_address(), is_failed, own.count()) {
             (true, false, 1) => sent += 1,
@@ -214,7 +214,7 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     let again = "the post office is closed now and then, and tried again";
     report.count("begun", office.begun.load(Ordering::SeqCst), again);
     audit(&mut report, &office.effects, &mails).await?;
-    report.elapsed(start.elapsed());
+    report.time("elapsed", start.elapsed(), "");
     if let Some(office) = Arc::into_inner(office) {
         office.effects.remove().await?;
     }

@@ -30,7 +30,6 @@ use idem_examples::report::{Report, exit};
 use idem_http::{HttpPolicy, IdempotencyLayer};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
 use customer::{Customer, Story};
@@ -127,10 +126,7 @@ async fn serve(address: SocketAddr, effects: Effects, gateway: String) -> Result
 }
 
 /// Waits until the server accepts connections.
-async fn is_up<F>(server: &mut Crew<F>, address: SocketAddr) -> Result<(), BoxError>
-where
-    F: Fn() -> Result<Command, BoxError>,
-{
+async fn is_up(server: &mut Crew, address: SocketAddr) -> Result<(), BoxError> {
     let up = async {
         while TcpStream::connect(address).await.is_err() {
             server.replace_the_dead()?;
@@ -175,7 +171,7 @@ async fn judge(
     let mut charged: Vec<u64> = gateway.charges().iter().map(|order| order.amount).collect();
     charged.sort_unstable();
     let paid = effects.all().await?;
-    let payments: BTreeSet<&String> = paid.iter().map(|effect| &effect.id).collect();
+    let payments: BTreeSet<&String> = paid.iter().collect();
     report.count("charges", charged.len() as u64, "");
     report.count("payments", paid.len() as u64, "");
     let all = || stories.iter().flatten();
@@ -208,12 +204,10 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     let gateway = Gateway::start().await?;
     // The listener is gone by the time the server needs its port.
     let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
-    let (serve, url) = (address.to_string(), gateway.url());
-    let mut server = Crew::start(1, || {
-        let mut process = effects.process()?;
-        process.args(["--serve", &serve, "--gateway", &url]);
-        Ok(process)
-    })?;
+    let mut process = effects.process()?;
+    process.args(["--serve", &address.to_string()]);
+    process.args(["--gateway", &gateway.url()]);
+    let mut server = Crew::start(1, process)?;
     is_up(&mut server, address).await?;
     let customer = Customer::new(address);
     let mut report = Report::new(format!(

@@ -32,36 +32,32 @@ pub(crate) async fn audit(
     let (mut shipped, mut taken_over) = (0, 0);
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for order in orders {
-        let own = effects.iter().filter(|effect| effect.id == order.id);
-        let own: Vec<_> = own.collect();
-        match (
-            order.kind.is_poison(),
-            store.get(&order.key()?).await?,
-            &own[..],
-        ) {
-            (false, Some(Record::Completed(_)), [effect]) => {
+        let times = effects.iter().filter(|id| **id == order.id).count();
+        let record = store.get(&order.key()?).await?;
+        match (order.kind.is_poison(), record, times) {
+            (false, Some(Record::Completed(completed)), 1) => {
                 shipped += 1;
-                taken_over += u64::from(effect.attempts > 1);
+                taken_over += u64::from(completed.info.attempts > 1);
             }
-            (true, Some(Record::Failed(failed)), []) => {
+            (true, Some(Record::Failed(failed)), 0) => {
                 let code = failed.failure.code().to_owned();
                 *failures.entry(code).or_default() += 1;
             }
-            (_, record, own) => {
-                let state = record.map_or("free", |record| match record {
-                    Record::InFlight(_) => "in flight",
-                    Record::Completed(_) => "completed",
-                    Record::Failed(_) => "failed",
-                });
-                let (Order { id, kind, .. }, times) = (order, own.len());
+            (_, record, times) => {
+                let state = match record {
+                    None => "free",
+                    Some(Record::InFlight(_)) => "in flight",
+                    Some(Record::Completed(_)) => "completed",
+                    Some(Record::Failed(_)) => "failed",
+                };
+                let Order { id, kind, .. } = order;
                 report.wrong(format!("{id} ({kind:?}) is {state}, shipped {times} times"));
             }
         }
     }
-    for effect in &effects {
-        if orders.iter().all(|order| order.id != effect.id) {
-            report.wrong(format!("{} was shipped and never ordered", effect.id));
-        }
+    let is_known = |id: &&String| orders.iter().any(|order| order.id == **id);
+    for id in effects.iter().filter(|id| !is_known(id)) {
+        report.wrong(format!("{id} was shipped and never ordered"));
     }
     report.count("shipped", shipped, "once each");
     report.count("taken over", taken_over, "of them, from a dead consumer");

@@ -146,14 +146,10 @@ async fn conduct(args: &Args, url: &str) -> Result<bool, BoxError> {
     let broker = Broker::open(url, effects.namespace()).await?;
     let orders = orders(args.orders, seed);
     let messages = broker.publish(&orders).await?;
-    let consumer = || {
-        let mut process = effects.process()?;
-        process
-            .args(["--broker", url, "--consume"])
-            .stderr(Stdio::null());
-        process.args(args.sabotage.then_some("--sabotage"));
-        Ok(process)
-    };
+    let mut consumer = effects.process()?;
+    consumer.args(["--broker", url, "--consume"]);
+    consumer.args(args.sabotage.then_some("--sabotage"));
+    consumer.stderr(Stdio::null());
     let mut crew = Crew::start(args.consumers, consumer)?;
     loop {
         sleep(Duration::from_millis(150)).await;
@@ -180,7 +176,7 @@ async fn conduct(args: &Args, url: &str) -> Result<bool, BoxError> {
     report.count("killed", killed, "consumers, in the middle of their work");
     report.count("died", died, "consumers, of the message that kills");
     audit::audit(&mut report, &effects, &orders).await?;
-    report.elapsed(start.elapsed());
+    report.time("elapsed", start.elapsed(), "");
     broker.remove().await?;
     effects.remove().await?;
     Ok(report.print(

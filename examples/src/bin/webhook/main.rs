@@ -139,7 +139,7 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     }
     let sent_again = "before the answer came; sent again";
     report.count("hung up", tally.hung_up, sent_again);
-    report.elapsed(start.elapsed());
+    report.time("elapsed", start.elapsed(), "");
     audit::audit(&mut report, &events, &effects, &tally);
     server.abort();
     let _ = server.await;
