@@ -8,8 +8,7 @@ use idem_core::Nonce;
 use idem_redis::Enforce;
 use serde::{Deserialize, Serialize};
 
-use crate::http::Author;
-use crate::refusal::Refusal;
+use crate::http::{Author, Refusal};
 use crate::window::Window;
 
 /// The maximum length of a message, in characters.
@@ -80,16 +79,13 @@ impl Chat {
         // Runs to its end in a task of its own, so that a client that disconnected finds the
         // message when it retries.
         let chat = Arc::clone(self);
-        let keep = move || async move { chat.keep(new).await };
+        let keep = async move { chat.keep(new).await };
         let nonce = draft.nonce.as_ref();
-        let posted = self
-            .window
-            .post(author.name(), nonce, enforce, keep)
-            .await?;
+        let window = &self.window;
+        let (id, is_duplicate) = window.post(author.name(), nonce, enforce, keep).await?;
         let messages = self.messages();
-        let found = messages.iter().find(|it| it.id == posted.id).cloned();
-        let found = found.unwrap_or_else(|| message(&posted.id));
-        Ok((found, posted.is_duplicate))
+        let found = messages.iter().find(|message| message.id == id).cloned();
+        Ok((found.unwrap_or_else(|| message(&id)), is_duplicate))
     }
 
     /// Stores a message and returns its id.
