@@ -22,7 +22,7 @@ impl Crew {
     /// ends.
     pub fn start(size: usize, mut command: Command) -> Result<Self, BoxError> {
         command.stdin(Stdio::piped());
-        let processes = (0..size.max(1)).map(|_| command.spawn());
+        let processes = (0..size).map(|_| command.spawn());
         Ok(Self {
             processes: processes.collect::<Result<_, _>>()?,
             command,

@@ -4,12 +4,14 @@
 //! together: one transaction holds both, or, on Redis, the ledger accepts an idempotency key of its
 //! own.
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use idem_core::{BoxError, IdempotencyStore, Response, Work};
+use idem_core::{BoxError, IdempotencyStore, Key, Record, Response, Work};
 use tokio::process::Command;
 
+use crate::report::Report;
 use crate::storm::backend::{self, Backend, Entry, Settlement};
 use crate::storm::probe::Probe;
 use crate::storm::seat::Seat;
@@ -126,10 +128,59 @@ impl Effects {
         Ok(ledger.into_iter().map(|entry| entry.key).collect())
     }
 
+    /// Compares messages with their records and effects, which have the same ids. Each message is
+    /// completed and had one effect, or it is poison, failed and had none. Adds what it finds to
+    /// the report; `done` says what an effect is, such as `shipped`.
+    pub async fn audit(
+        &self,
+        report: &mut Report,
+        done: &str,
+        messages: Vec<(Key, bool)>,
+    ) -> Result<(), BoxError> {
+        let (store, effects) = (self.store(), self.all().await?);
+        let (mut completed, mut taken_over) = (0, 0);
+        let mut failures: BTreeMap<String, u64> = BTreeMap::new();
+        for (key, is_poison) in &messages {
+            let times = effects.iter().filter(|id| *id == key.id()).count();
+            let state = match (is_poison, store.get(key).await?, times) {
+                (false, Some(Record::Completed(record)), 1) => {
+                    completed += 1;
+                    taken_over += u64::from(record.info.attempts > 1);
+                    continue;
+                }
+                (true, Some(Record::Failed(record)), 0) => {
+                    let code = record.failure.code().to_owned();
+                    *failures.entry(code).or_default() += 1;
+                    continue;
+                }
+                (_, None, _) => "free",
+                (_, Some(Record::InFlight(_)), _) => "in flight",
+                (_, Some(Record::Completed(_)), _) => "completed",
+                (_, Some(Record::Failed(_)), _) => "failed",
+            };
+            let poison = if *is_poison { " (poison)" } else { "" };
+            let id = key.id();
+            report.wrong(format!(
+                "{id}{poison} is {state} and was {done} {times} times"
+            ));
+        }
+        let is_known = |id: &&String| messages.iter().any(|(key, _)| key.id() == **id);
+        for id in effects.iter().filter(|id| !is_known(id)) {
+            report.wrong(format!("{id} was {done} and never requested"));
+        }
+        report.count(done, completed, "once each");
+        if taken_over > 0 {
+            report.count("taken over", taken_over, "of them, from a dead process");
+        }
+        for (code, times) in failures {
+            report.count("failed", times, &format!("recorded as {code}"));
+        }
+        Ok(())
+    }
+
     /// Removes everything that was not there before.
-    pub async fn remove(self) -> Result<(), BoxError> {
+    pub async fn remove(&self) -> Result<(), BoxError> {
         self.backend.remove().await?;
-        drop(self.backend);
         self.seat.clear(false);
         Ok(())
     }

@@ -76,25 +76,16 @@ impl Report {
         }
     }
 
-    /// Returns the errors.
-    #[must_use]
-    pub fn errors(&self) -> &[String] {
-        &self.wrong
-    }
-
     /// Prints everything, then one of two conclusions. Returns whether there was no error.
     #[must_use]
     pub fn print(&self, yes: &str, no: &str) -> bool {
         println!("{self}");
-        for error in &self.wrong {
-            println!("WRONG: {error}");
-        }
         println!("{}", if self.wrong.is_empty() { yes } else { no });
         self.wrong.is_empty()
     }
 }
 
-/// Shows heading and table; the numbers are aligned to the right.
+/// Shows everything; the numbers of the table are aligned to the right.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.head)?;
@@ -103,6 +94,9 @@ impl fmt::Display for Report {
         for [label, number, remark] in &self.rows {
             let line = format!("  {label:<labels$}  {number:>numbers$}  {remark}");
             writeln!(f, "{}", line.trim_end())?;
+        }
+        for error in &self.wrong {
+            writeln!(f, "WRONG: {error}")?;
         }
         Ok(())
     }

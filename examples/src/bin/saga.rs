@@ -1,9 +1,5 @@
 //! An order as a saga: reserve, charge, ship; if the shipping is refused, release and refund. A
 //! process is killed at every point, another continues, and every step is done once.
-//!
-//! ```console
-//! $ cargo run -p idem-examples --bin saga
-//! ```
 
 use std::process::ExitCode;
 use std::sync::Arc;
