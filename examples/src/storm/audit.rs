@@ -3,12 +3,12 @@
 use std::mem;
 
 use idem_core::Fingerprint;
+use serde::Serialize;
 
 use super::backend::Entry;
-use super::plan::Plan;
+use super::plan::{Plan, Workload};
 use super::protocol::Outcome;
 use super::tally::Answer;
-use super::workload::Workload;
 
 /// The maximum number of effects of one key that are shown.
 const SHOWN: usize = 3;
@@ -25,11 +25,12 @@ pub(crate) struct Audit {
 }
 
 /// A key at fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Violation {
     pub(crate) key: String,
     pub(crate) reason: String,
     /// The first few of its effects.
+    #[serde(rename = "effects")]
     pub(crate) rows: Vec<Entry>,
 }
 
@@ -160,7 +161,7 @@ mod tests {
     use clap::Parser;
 
     use super::super::args::Args;
-    use super::super::workload::payments;
+    use super::super::plan::payments;
     use super::*;
 
     struct World {

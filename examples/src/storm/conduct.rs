@@ -1,29 +1,35 @@
 //! The parent: from the options to the report.
 
+use std::convert::Infallible;
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use indicatif::HumanCount;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use super::args::Args;
 use super::audit::audit;
-use super::backend::{self, Backend, Entry};
+use super::backend;
+use super::input;
 use super::lane::{Lane, Storm};
-use super::plan::{self, Plan};
+use super::plan::{self, Plan, payments};
 use super::protocol::Setup;
 use super::report::Report;
 use super::seat::Seat;
 use super::stop::{OrStop, Stop, chain};
 use super::tally::Tally;
-use super::workload::payments;
-use super::{input, progress};
 
 /// The maximum number of connections to a server, of a process and of all together: PostgreSQL's
 /// usual limit is 100.
 const MAX_CONNECTIONS: (u32, u32) = (8, 64);
+
+/// How often the bar changes.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often a line is written without a terminal.
+const PERIOD: Duration = Duration::from_secs(10);
 
 /// Makes a run and reports it.
 #[tokio::main(flavor = "current_thread")]
@@ -64,7 +70,13 @@ fn connections(args: &Args) -> u32 {
 async fn run(args: &Args, seed: u64, storm: Storm, seat: &mut Seat) -> Result<Report, Stop> {
     let backend = backend::open(&seat.location).await?;
     let product = backend.product().await.or_stop("--store: no version")?;
-    let ledger = deliver_to(&*backend, args, &storm).await;
+    let storming = async {
+        let created = backend.create().await;
+        created.or_stop("--store: the tables cannot be created")?;
+        deliver(args, &storm).await?;
+        backend.ledger().await.or_stop("the ledger cannot be read")
+    };
+    let ledger = storming.await;
     let kept = args.keep.then(|| seat.keep());
     if !args.keep
         && let Err(error) = backend.remove().await
@@ -93,14 +105,6 @@ async fn run(args: &Args, seed: u64, storm: Storm, seat: &mut Seat) -> Result<Re
     })
 }
 
-/// Makes the storm, and returns the ledger after it.
-async fn deliver_to(backend: &dyn Backend, args: &Args, storm: &Storm) -> Result<Vec<Entry>, Stop> {
-    let created = backend.create().await;
-    created.or_stop("--store: the tables cannot be created")?;
-    deliver(args, storm).await?;
-    backend.ledger().await.or_stop("the ledger cannot be read")
-}
-
 /// Runs all lanes to their end. However it ends, it leaves no worker: a lane that is dropped kills
 /// its process.
 async fn deliver(args: &Args, storm: &Storm) -> Result<(), Stop> {
@@ -118,7 +122,7 @@ async fn deliver(args: &Args, storm: &Storm) -> Result<(), Stop> {
             Ok(_) => return Ok(()),
             Err(stop) => stop,
         },
-        never = progress::show(storm) => match never {},
+        never = show_progress(storm) => match never {},
         () = tokio::time::sleep(limit) => {
             let seconds = limit.as_secs();
             Stop::new(format!("gave up after {seconds} s; --deadline allows more"))
@@ -132,24 +136,52 @@ async fn deliver(args: &Args, storm: &Storm) -> Result<(), Stop> {
     Err(stop.after(format!("{answered} of {all} deliveries")))
 }
 
-/// Returns when a signal ends the program: Ctrl-C, or on Unix SIGTERM or SIGHUP.
+/// Returns when a signal ends the program: Ctrl-C, or on Unix also SIGTERM or SIGHUP. Without a
+/// handler, a signal itself ends the program.
 async fn end_is_wanted() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut terminate), Ok(mut hang_up)) = (
-            signal(SignalKind::terminate()),
-            signal(SignalKind::hangup()),
-        ) {
+        let kinds = [SignalKind::terminate(), SignalKind::hangup()];
+        if let [Ok(mut terminate), Ok(mut hang_up)] = kinds.map(signal) {
             tokio::select! {
                 _ = terminate.recv() => return,
                 _ = hang_up.recv() => return,
-                _ = tokio::signal::ctrl_c() => return,
+                Ok(()) = tokio::signal::ctrl_c() => return,
             }
         }
     }
     if tokio::signal::ctrl_c().await.is_err() {
-        // Without a handler the signal itself ends the program.
         std::future::pending::<()>().await;
+    }
+}
+
+/// Shows a bar on a terminal, until the future is dropped; otherwise writes a line on standard
+/// error now and then.
+async fn show_progress(storm: &Storm) -> Infallible {
+    let total = storm.plan.deliveries.len() as u64;
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{bar:30.cyan/dim} {percent:>3} %  {human_pos}/{human_len}  {msg}  {elapsed}",
+    ) {
+        bar.set_style(style);
+    }
+    let mut next_line = Instant::now() + PERIOD;
+    loop {
+        tokio::time::sleep(TICK).await;
+        let counts = |tally: &mut Tally| (tally.answered, tally.fresh, tally.all_crashes());
+        let (answered, effects, crashes) = storm.with_tally(counts);
+        let (effects, crashes) = (HumanCount(effects), HumanCount(crashes));
+        bar.set_position(answered);
+        bar.set_message(format!("effects {effects}  crashes {crashes}"));
+        if bar.is_hidden() && Instant::now() >= next_line {
+            next_line += PERIOD;
+            let (answered, total) = (HumanCount(answered), HumanCount(total));
+            // A failed write of progress does not stop the run.
+            let _ = writeln!(
+                stderr(),
+                "storm: {answered} of {total} deliveries, {effects} effects, {crashes} crashes"
+            );
+        }
     }
 }

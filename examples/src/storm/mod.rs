@@ -39,18 +39,12 @@ mod desk;
 mod input;
 mod lane;
 mod plan;
-mod pointer;
 pub(crate) mod probe;
-mod process;
-mod progress;
 mod protocol;
 mod report;
 pub(crate) mod seat;
 pub(crate) mod stop;
 mod tally;
-pub(crate) mod url;
-mod worker;
-mod workload;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -60,8 +54,8 @@ use clap::Parser;
 /// Runs the command: `storm`, or one of its workers.
 #[must_use]
 pub fn main() -> ExitCode {
-    if worker::is_requested() {
-        return worker::main();
+    if desk::is_requested() {
+        return desk::main();
     }
     match conduct::conduct(&args::Args::parse()) {
         Ok(code) => code,

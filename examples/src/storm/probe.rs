@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::desk::say;
 use super::protocol::Report;
-use super::worker::say;
 
 /// A point in the handling of a delivery.
 ///
@@ -38,11 +38,6 @@ impl Point {
             Self::Uncommitted => "uncommitted",
             Self::Unanswered => "unanswered",
         }
-    }
-
-    /// Returns the index into [`ALL`](Self::ALL).
-    pub(crate) fn index(self) -> usize {
-        self as usize
     }
 }
 

@@ -72,10 +72,3 @@ pub(crate) enum Outcome {
     /// The key belongs to another payload: refused.
     Conflict,
 }
-
-/// Returns the document as a line.
-pub(crate) fn line(document: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = serde_json::to_vec(document)?;
-    line.push(b'\n');
-    Ok(line)
-}

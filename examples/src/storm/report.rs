@@ -1,17 +1,18 @@
 //! [`Report`]: the result, for people and for machines.
 
+use std::collections::BTreeMap;
 use std::io::{Write, stdout};
 use std::time::Duration;
 
 use idem_core::Fingerprint;
 use indicatif::HumanCount;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::args::Args;
 use super::audit::{Audit, Violation};
+use super::plan::Workload;
 use super::probe::Point;
 use super::tally::Tally;
-use super::workload::Workload;
 use crate::report::Report as Table;
 
 /// The maximum number of keys at fault that are listed.
@@ -59,11 +60,7 @@ impl Report {
 
     fn table(&self) -> Table {
         let Self { tally, audit, .. } = self;
-        let Args {
-            processes,
-            concurrency,
-            ..
-        } = self.args;
+        let (processes, concurrency) = (self.args.processes, self.args.concurrency);
         let plural = if processes == 1 { "" } else { "es" };
         let mut table = Table::new(format!(
             "{} ({}), {processes} process{plural} × {concurrency} at once, seed {}",
@@ -130,9 +127,8 @@ impl Report {
 
     fn about_crashes(&self) -> String {
         let names = Point::ALL.iter().map(|point| point.name());
-        let remarks: Vec<String> = names
-            .chain(["not planned"])
-            .zip(self.tally.crashes)
+        let counts = names.chain(["not planned"]).zip(self.tally.crashes);
+        let remarks: Vec<String> = counts
             .filter(|(_, count)| *count > 0)
             .map(|(name, count)| format!("{name} {}", HumanCount(count)))
             .collect();
@@ -149,7 +145,7 @@ impl Report {
             HumanCount(violations.len() as u64),
             count(self.requests(), "request")
         );
-        for Violation { key, reason, .. } in violations.iter().take(MAX_LISTED) {
+        for Violation { key, reason, .. } in self.listed() {
             text += &format!("  {key}: {reason}\n");
         }
         if violations.len() > MAX_LISTED {
@@ -159,26 +155,21 @@ impl Report {
         text
     }
 
+    fn listed(&self) -> &[Violation] {
+        let violations = &self.audit.violations;
+        &violations[..violations.len().min(MAX_LISTED)]
+    }
+
     fn json(&self) -> Value {
-        let Self {
-            args, tally, audit, ..
-        } = self;
-        let crashes: Map<String, Value> = Point::ALL
-            .iter()
-            .map(|point| (point.name().to_owned(), tally.crashes[point.index()].into()))
-            .collect();
-        let offending: Vec<Value> = audit
-            .violations
-            .iter()
-            .take(MAX_LISTED)
-            .map(|Violation { key, reason, rows }| json!({"key": key, "reason": reason, "effects": rows}))
-            .collect();
+        let (args, tally, audit) = (&self.args, &self.tally, &self.audit);
+        let names = Point::ALL.map(Point::name);
+        let crashes: BTreeMap<_, _> = names.into_iter().zip(tally.crashes).collect();
         json!({
             "requests": self.requests(),
             "deliveries": tally.answered,
             "effects": audit.effects,
             "violations": audit.violations.len(),
-            "offending": offending,
+            "offending": self.listed(),
             "replays": tally.replays,
             "waits": tally.waits,
             "conflicts": tally.conflicts,

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use idem_sqlite::sqlx::sqlite::SqliteConnectOptions;
+use idem_stores::ServerUrl;
 use tempfile::TempDir;
 
 use super::backend::Location;
 use super::stop::{OrStop, Stop};
-use super::url::{self, Product};
 
 /// The location of the data, and what has to be removed with it.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Seat {
                 format!("sqlite:{}", escaped(&path))
             }
         };
-        let tiers = url::tiers(&url);
+        let tiers = tiers(&url);
         let database = tiers.map_or(&*url, |(_, database)| database);
         if database == "sqlite:" {
             return Err(Stop::new("--store: `sqlite:` needs a file, sqlite:PATH"));
@@ -55,10 +55,10 @@ impl Seat {
         let mut shown = match &path {
             Some(_) if folder.is_some() => "temporary file".to_owned(),
             Some(path) => path.display().to_string(),
-            None => url::without_credentials(database),
+            None => without_credentials(database),
         };
         if let Some((cache, _)) = tiers {
-            shown = format!("{shown} behind {}", url::without_credentials(cache));
+            shown = format!("{shown} behind {}", without_credentials(cache));
         }
         Ok(Self {
             location: Location {
@@ -79,7 +79,7 @@ impl Seat {
             folder.disable_cleanup(true);
         }
         let Location { url, namespace, .. } = &self.location;
-        let database = url::tiers(url).map_or(&**url, |(_, database)| database);
+        let database = tiers(url).map_or(&**url, |(_, database)| database);
         match Product::of(database) {
             Ok(Product::Sqlite) => {
                 format!("{database}, tables {namespace}_records and {namespace}_ledger")
@@ -92,7 +92,7 @@ impl Seat {
     }
 
     /// Removes what did not exist before the run. The store is closed by now.
-    pub(crate) fn clear(self, keep: bool) {
+    pub(crate) fn clear(&self, keep: bool) {
         let Some((path, is_old)) = &self.file else {
             return;
         };
@@ -131,6 +131,53 @@ fn escaped(path: &Path) -> String {
         .replace('?', "%3F")
 }
 
+/// A kind of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Product {
+    Sqlite,
+    Postgres,
+    MySql,
+    Mssql,
+    Mongo,
+    /// Redis or Valkey, the only one that can be a cache.
+    Redis,
+}
+
+impl Product {
+    /// Returns the kind of store at this URL; the scheme if there is none.
+    pub(crate) fn of(url: &str) -> Result<Self, &str> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        Ok(match scheme {
+            "sqlite" => Self::Sqlite,
+            "postgres" | "postgresql" => Self::Postgres,
+            "mysql" | "mariadb" => Self::MySql,
+            "mssql" | "sqlserver" => Self::Mssql,
+            "mongodb" => Self::Mongo,
+            "redis" | "rediss" | "valkey" | "valkeys" => Self::Redis,
+            unknown => return Err(unknown),
+        })
+    }
+}
+
+/// Splits `hybrid+CACHE+DATABASE` into cache and database. A plus sign alone may be part of a
+/// password.
+pub(crate) fn tiers(url: &str) -> Option<(&str, &str)> {
+    let rest = url.strip_prefix("hybrid+")?;
+    let splits = rest.match_indices('+');
+    let mut tiers = splits.map(|(at, plus)| (&rest[..at], &rest[at + plus.len()..]));
+    let tiers = tiers.find(|(_, database)| is_database(database))?;
+    (Product::of(rest) == Ok(Product::Redis)).then_some(tiers)
+}
+
+fn is_database(url: &str) -> bool {
+    Product::of(url).is_ok_and(|product| product != Product::Redis)
+}
+
+/// Returns `host:port/database` of a server's URL, or of each node's.
+pub(crate) fn without_credentials(urls: &str) -> String {
+    ServerUrl::from(urls).without_credentials()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +190,25 @@ mod tests {
         let path = Path::new("/a?/50%");
         assert_eq!(escaped(path), "/a%3F/50%25");
         assert_eq!(sqlite_path("sqlite:/a%3F/50%25").as_deref(), Some(path));
+    }
+
+    #[test]
+    fn a_hybrid_has_a_cache_and_a_database() {
+        for (url, tiers_of_it) in [
+            (
+                "hybrid+redis://:a+b@one:1+postgres://me:x+y@two/idem",
+                Some(("redis://:a+b@one:1", "postgres://me:x+y@two/idem")),
+            ),
+            (
+                "hybrid+redis://one,redis://two+sqlite:/a+b.db",
+                Some(("redis://one,redis://two", "sqlite:/a+b.db")),
+            ),
+            ("hybrid+redis://one", None),
+            ("hybrid+mysql://one+postgres://two", None),
+            ("hybrid+redis://one+redis://two", None),
+            ("redis://one", None),
+        ] {
+            assert_eq!(tiers(url), tiers_of_it, "{url}");
+        }
     }
 }

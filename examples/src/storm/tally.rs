@@ -28,7 +28,7 @@ pub(crate) struct Tally {
     pub(crate) waits: u64,
     /// Late holders whose commit was refused.
     pub(crate) fenced: u64,
-    /// The crashes, by [`Point::index`]; the last: not planned.
+    /// The crashes at each [`Point`]; the last: not planned.
     pub(crate) crashes: [u64; 5],
     latencies: Histogram<u64>,
     start: Instant,
@@ -57,7 +57,7 @@ impl Tally {
 
     /// Counts a worker process that died: killed at this point, or for another reason.
     pub(crate) fn crashed(&mut self, point: Option<Point>) {
-        self.crashes[point.map_or(Point::ALL.len(), Point::index)] += 1;
+        self.crashes[point.map_or(Point::ALL.len(), |point| point as usize)] += 1;
     }
 
     /// Counts a delivery that was acknowledged, with the time since its first attempt.

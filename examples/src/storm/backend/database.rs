@@ -3,8 +3,8 @@
 /// Implements [`Backend`](super::Backend) for a database.
 ///
 /// It has a field `store` and these methods of its own: `transactions`; `product`; `create_ledger`;
-/// `remove_all`, which closes the store, too; `insert`, which writes an effect in a transaction; and
-/// `entries`, which returns all effects in the order in which they were written.
+/// `remove_all`, which also closes the store; `insert`, which writes an effect in a transaction;
+/// and `entries`, which returns all effects in the order in which they were written.
 macro_rules! transactional {
     ($database:ty) => {
         const _: () = {
@@ -27,17 +27,12 @@ macro_rules! transactional {
                         let mut transaction = attempts.begin().await?;
                         let writes = async {
                             self.insert(&mut transaction, entry).await?;
-                            if let Some(Settlement {
-                                claim,
-                                response,
-                                probe,
-                                ..
-                            }) = settlement
-                            {
+                            if let Some(settled) = settlement {
+                                let (claim, response) = (&settled.claim, &settled.response);
                                 self.store
                                     .complete_in(&mut transaction, claim, response, RETENTION)
                                     .await?;
-                                probe.pass(Point::Uncommitted).await;
+                                settled.probe.pass(Point::Uncommitted).await;
                             }
                             Ok::<_, BoxError>(())
                         };
@@ -90,14 +85,23 @@ macro_rules! transactional {
     };
 }
 
-/// Writes most of these methods for a database that sqlx reaches, with the types of the ledger's
-/// columns and the sign of a statement's parameter.
+/// Implements [`Backend`](super::Backend) for a database that sqlx reaches, with the types of the
+/// ledger's columns and the sign of a statement's parameter.
 ///
-/// It has the fields `adapter`, `store` and `ledger`, the name of the table. The column `n` keeps
-/// the order, and `entry` holds an effect as JSON. No constraint makes effects unique: a second one
-/// has to be visible, not refused.
-macro_rules! sql_ledger {
-    ($database:ty, $driver:ident, $connection:ty, $number:literal, $text:literal, $sign:literal) => {
+/// It has the fields `adapter`, `store` and `ledger`, the name of the table, and a method
+/// `remove_all`. The column `n` keeps the order, and `entry` holds an effect as JSON. No constraint
+/// makes effects unique: a second one has to be visible, not refused.
+macro_rules! sql_database {
+    (
+        $database:ty,
+        $driver:ident,
+        $connection:ty,
+        $number:literal,
+        $text:literal,
+        $sign:literal
+    ) => {
+        $crate::storm::backend::database::transactional!($database);
+
         const _: () = {
             use idem_core::BoxError;
             use idem_stores::Adapter as _;
@@ -152,4 +156,4 @@ macro_rules! sql_ledger {
     };
 }
 
-pub(super) use {sql_ledger, transactional};
+pub(super) use {sql_database, transactional};

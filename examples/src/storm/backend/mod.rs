@@ -9,7 +9,6 @@ mod postgres;
 mod redis;
 mod sqlite;
 
-use std::error::Error;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +19,8 @@ use idem_postgres::sqlx;
 use serde::{Deserialize, Serialize};
 
 use super::probe::Probe;
-use super::stop::Stop;
-use super::url::{self, Product};
+use super::seat::{Product, tiers};
+use super::stop::{OrStop, Stop};
 
 /// The retention of an answer: longer than any run.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -65,8 +64,8 @@ pub(crate) trait Backend: Debug + Send + Sync {
     async fn ledger(&self) -> Result<Vec<Entry>, BoxError>;
 }
 
-/// An effect, with everything that explains how it could happen twice: a row of the ledger, which is
-/// append-only and has no unique constraint.
+/// A row of the ledger, which is append-only and has no unique constraint: an effect, with
+/// everything that explains how it could happen twice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The id of the request's key.
@@ -148,7 +147,7 @@ impl fmt::Debug for Location {
 
 /// Opens the store that the URL names, with or without a cache in front of it.
 pub(crate) async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
-    let Some((cache, database)) = url::tiers(&location.url) else {
+    let Some((cache, database)) = tiers(&location.url) else {
         return open_one(location).await;
     };
     let behind = Location {
@@ -194,17 +193,12 @@ async fn reach<T, E: Into<BoxError>>(
         let seconds = SERVER_TIMEOUT.as_secs();
         Stop::new(format!("{away} (no answer within {seconds} s)"))
     })?;
-    connected.map_err(|error| {
-        let error = error.into();
-        let message = match is_refusal(&*error) {
-            true => format!("--store: {server} refuses the connection; check {parts} in the URL"),
-            false => away,
-        };
-        Stop::because(message, &*error)
-    })
-}
-
-fn is_refusal(error: &(dyn Error + 'static)) -> bool {
-    let error = error.downcast_ref::<sqlx::Error>();
-    error.is_some_and(|error| error.as_database_error().is_some())
+    let connected = connected.map_err(E::into);
+    let message = match &connected {
+        Err(error) if matches!(error.downcast_ref(), Some(sqlx::Error::Database(_))) => {
+            format!("--store: {server} refuses the connection; check {parts} in the URL")
+        }
+        _ => away,
+    };
+    connected.or_stop(message)
 }

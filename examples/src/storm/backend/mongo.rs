@@ -10,8 +10,8 @@ use idem_mongo::{MongoStore, Transactions};
 
 use super::database::transactional;
 use super::{Entry, Location, SERVER_TIMEOUT, reach};
+use crate::storm::seat::without_credentials;
 use crate::storm::stop::{OrStop, Stop};
-use crate::storm::url::without_credentials;
 
 const LEDGER: &str = "ledger";
 

@@ -6,8 +6,8 @@ use idem_mssql::{Config, Manager, MssqlStore, Pool, Transaction, Transactions};
 
 use super::database::transactional;
 use super::{Entry, Location, SERVER_TIMEOUT, reach};
+use crate::storm::seat::without_credentials;
 use crate::storm::stop::{OrStop, Stop};
-use crate::storm::url::without_credentials;
 
 #[derive(Debug)]
 pub(super) struct Mssql {

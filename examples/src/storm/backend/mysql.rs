@@ -5,7 +5,7 @@ use idem_mysql::MySqlStore;
 use idem_mysql::sqlx::{Connection, MySqlConnection};
 use idem_stores::{Adapter, ServerUrl};
 
-use super::database::{sql_ledger, transactional};
+use super::database::sql_database;
 use super::{Location, reach};
 use crate::storm::stop::{OrStop, Stop};
 
@@ -52,8 +52,7 @@ impl MySql {
     }
 }
 
-transactional!(MySql);
-sql_ledger!(
+sql_database!(
     MySql,
     idem_mysql,
     MySqlConnection,

@@ -5,7 +5,7 @@ use idem_postgres::PostgresStore;
 use idem_postgres::sqlx::{Connection, PgConnection};
 use idem_stores::{Adapter, ServerUrl};
 
-use super::database::{sql_ledger, transactional};
+use super::database::sql_database;
 use super::{Location, reach};
 use crate::storm::stop::{OrStop, Stop};
 
@@ -44,8 +44,7 @@ impl Postgres {
     }
 }
 
-transactional!(Postgres);
-sql_ledger!(
+sql_database!(
     Postgres,
     idem_postgres,
     PgConnection,

@@ -29,8 +29,8 @@ use tokio::sync::Mutex;
 
 use super::{Backend, Entry, Location, RETENTION, Settlement, reach};
 use crate::storm::probe::Point;
+use crate::storm::seat::without_credentials;
 use crate::storm::stop::{OrStop, Stop};
-use crate::storm::url::without_credentials;
 
 /// The ledger's name in keys and errors.
 const LEDGER: &str = "ledger";
@@ -132,21 +132,15 @@ impl Backend for Redis {
 
     /// The effect comes first: a claim is never completed without one.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
-        let Settlement {
-            claim,
-            entry,
-            response,
-            probe,
-        } = settlement;
+        let (claim, entry) = (&settlement.claim, &settlement.entry);
         let written = self.request(claim.derive(LEDGER).id(), entry).await?;
         let written = written.ok_or_else(|| Error::claim_lost().at(LEDGER, "request"))?;
-        probe.pass(Point::Uncommitted).await;
+        settlement.probe.pass(Point::Uncommitted).await;
         // A receipt has to be that of the effect that happened; an answer that does not depend on
         // the worker stays.
-        let response = if *response == entry.response() {
-            written.response()
-        } else {
-            response.clone()
+        let response = match settlement.response == entry.response() {
+            true => written.response(),
+            false => settlement.response.clone(),
         };
         self.store.complete(claim, &response, RETENTION).await?;
         Ok(response)

@@ -5,7 +5,7 @@ use idem_sqlite::sqlx::SqliteConnection;
 use idem_sqlite::{Config, SqliteStore};
 
 use super::Location;
-use super::database::{sql_ledger, transactional};
+use super::database::sql_database;
 use crate::storm::stop::{OrStop, Stop};
 
 #[derive(Debug)]
@@ -46,8 +46,7 @@ impl Sqlite {
     }
 }
 
-transactional!(Sqlite);
-sql_ledger!(
+sql_database!(
     Sqlite,
     idem_sqlite,
     SqliteConnection,
