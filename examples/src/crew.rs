@@ -5,10 +5,11 @@ use std::process::Stdio;
 use idem_core::BoxError;
 use tokio::process::{Child, Command};
 
-/// Processes of this program; one that ends is replaced.
+/// Processes of this program; one that ends is replaced. A method fails when a process cannot be
+/// started or killed.
 #[derive(Debug)]
-pub struct Crew<F> {
-    command: F,
+pub struct Crew {
+    command: Command,
     processes: Vec<Child>,
     /// How many this program has killed.
     pub killed: u64,
@@ -16,14 +17,12 @@ pub struct Crew<F> {
     pub died: u64,
 }
 
-impl<F: Fn() -> Result<Command, BoxError>> Crew<F> {
-    /// Starts `size` processes.
-    ///
-    /// # Errors
-    ///
-    /// An error when a process cannot be started.
-    pub fn start(size: usize, command: F) -> Result<Self, BoxError> {
-        let processes = (0..size.max(1)).map(|_| spawn(&command));
+impl Crew {
+    /// Starts `size` processes. Each can end when its standard input does, however this program
+    /// ends.
+    pub fn start(size: usize, mut command: Command) -> Result<Self, BoxError> {
+        command.stdin(Stdio::piped());
+        let processes = (0..size).map(|_| command.spawn());
         Ok(Self {
             processes: processes.collect::<Result<_, _>>()?,
             command,
@@ -33,23 +32,16 @@ impl<F: Fn() -> Result<Command, BoxError>> Crew<F> {
     }
 
     /// Kills one of them at any point of its work (SIGKILL), and starts another.
-    ///
-    /// # Errors
-    ///
-    /// An error when it cannot be killed, or no other can be started.
     pub async fn kill_one(&mut self) -> Result<(), BoxError> {
         let index = rand::random_range(0..self.processes.len());
         self.processes[index].kill().await?;
-        self.processes[index] = spawn(&self.command)?;
+        self.processes[index] = self.command.spawn()?;
         self.killed += 1;
         Ok(())
     }
 
-    /// Replaces the processes that have ended.
-    ///
-    /// # Errors
-    ///
-    /// An error when no other can be started, or too many have ended: then something else is wrong.
+    /// Replaces the processes that have ended. Fails when too many have: then something else is
+    /// wrong.
     pub fn replace_the_dead(&mut self) -> Result<(), BoxError> {
         for process in &mut self.processes {
             if let Some(status) = process.try_wait()? {
@@ -57,7 +49,7 @@ impl<F: Fn() -> Result<Command, BoxError>> Crew<F> {
                 if self.died > 200 {
                     return Err(format!("processes end again and again: {status}").into());
                 }
-                *process = spawn(&self.command)?;
+                *process = self.command.spawn()?;
             }
         }
         Ok(())
@@ -69,9 +61,4 @@ impl<F: Fn() -> Result<Command, BoxError>> Crew<F> {
             let _ = process.kill().await;
         }
     }
-}
-
-/// Starts a process that can end when its pipe does, however this program ends.
-fn spawn(command: impl Fn() -> Result<Command, BoxError>) -> Result<Child, BoxError> {
-    Ok(command()?.stdin(Stdio::piped()).spawn()?)
 }

@@ -4,15 +4,16 @@
 //! together: one transaction holds both, or, on Redis, the ledger accepts an idempotency key of its
 //! own.
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use idem_core::{BoxError, IdempotencyStore, Response, Work};
+use idem_core::{BoxError, IdempotencyStore, Key, Record, Response, Work};
 use tokio::process::Command;
 
-use crate::storm::backend::{self, Backend, Settlement};
-use crate::storm::desk::Probe;
-use crate::storm::entry::Entry;
+use crate::report::Report;
+use crate::storm::backend::{self, Backend, Entry, Settlement};
+use crate::storm::probe::Probe;
 use crate::storm::seat::Seat;
 
 /// The most connections of a process to a server.
@@ -34,10 +35,6 @@ pub struct StoreArgs {
 impl StoreArgs {
     /// Creates tables or keys whose names begin with `name`; a process that
     /// [`Effects::process`] has started uses those of its parent.
-    ///
-    /// # Errors
-    ///
-    /// An error when the store cannot be used.
     pub async fn open(&self, name: &str) -> Result<Effects, BoxError> {
         let effects = self.join(name).await?;
         if self.namespace.is_none() {
@@ -62,15 +59,6 @@ impl StoreArgs {
 pub struct Effects {
     backend: Box<dyn Backend>,
     seat: Seat,
-}
-
-/// A row of the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
-    /// The id of the event, message or job.
-    pub id: String,
-    /// How often its claim had been acquired by then.
-    pub attempts: i64,
 }
 
 impl Effects {
@@ -116,18 +104,11 @@ impl Effects {
     }
 
     /// Makes the effect happen and completes the work's claim with the response: both or neither.
-    ///
-    /// # Errors
-    ///
-    /// An error when the effect is not known to have happened; the claim may be lost.
+    /// Fails when the effect is not known to have happened; the claim may be lost.
     pub async fn commit(&self, work: &Work, id: &str, response: Response) -> Result<(), BoxError> {
         let claim = work.claim().ok_or("the work has no claim")?;
         let settlement = Settlement {
-            entry: Entry {
-                token: claim.token().as_i64(),
-                attempts: i64::from(claim.attempts()),
-                ..entry(id)
-            },
+            entry: entry(id).under(&claim),
             claim,
             response,
             probe: Probe::default(),
@@ -141,20 +122,65 @@ impl Effects {
         self.backend.append(&entry(id)).await
     }
 
-    /// Returns all effects, in the order in which they were written.
-    pub async fn all(&self) -> Result<Vec<Effect>, BoxError> {
-        let effect = |entry: Entry| Effect {
-            id: entry.key,
-            attempts: entry.attempts,
-        };
+    /// Returns the ids of all effects, in the order in which they were written.
+    pub async fn all(&self) -> Result<Vec<String>, BoxError> {
         let ledger = self.backend.ledger().await?;
-        Ok(ledger.into_iter().map(effect).collect())
+        Ok(ledger.into_iter().map(|entry| entry.key).collect())
+    }
+
+    /// Compares messages with their records and effects, which have the same ids. Each message is
+    /// completed and had one effect, or it is poison, failed and had none. Adds what it finds to
+    /// the report; `done` says what an effect is, such as `shipped`.
+    pub async fn audit(
+        &self,
+        report: &mut Report,
+        done: &str,
+        messages: Vec<(Key, bool)>,
+    ) -> Result<(), BoxError> {
+        let (store, effects) = (self.store(), self.all().await?);
+        let (mut completed, mut taken_over) = (0, 0);
+        let mut failures: BTreeMap<String, u64> = BTreeMap::new();
+        for (key, is_poison) in &messages {
+            let times = effects.iter().filter(|id| *id == key.id()).count();
+            let state = match (is_poison, store.get(key).await?, times) {
+                (false, Some(Record::Completed(record)), 1) => {
+                    completed += 1;
+                    taken_over += u64::from(record.info.attempts > 1);
+                    continue;
+                }
+                (true, Some(Record::Failed(record)), 0) => {
+                    let code = record.failure.code().to_owned();
+                    *failures.entry(code).or_default() += 1;
+                    continue;
+                }
+                (_, None, _) => "free",
+                (_, Some(Record::InFlight(_)), _) => "in flight",
+                (_, Some(Record::Completed(_)), _) => "completed",
+                (_, Some(Record::Failed(_)), _) => "failed",
+            };
+            let poison = if *is_poison { " (poison)" } else { "" };
+            let id = key.id();
+            report.wrong(format!(
+                "{id}{poison} is {state} and was {done} {times} times"
+            ));
+        }
+        let is_known = |id: &&String| messages.iter().any(|(key, _)| key.id() == **id);
+        for id in effects.iter().filter(|id| !is_known(id)) {
+            report.wrong(format!("{id} was {done} and never requested"));
+        }
+        report.count(done, completed, "once each");
+        if taken_over > 0 {
+            report.count("taken over", taken_over, "of them, from a dead process");
+        }
+        for (code, times) in failures {
+            report.count("failed", times, &format!("recorded as {code}"));
+        }
+        Ok(())
     }
 
     /// Removes everything that was not there before.
-    pub async fn remove(self) -> Result<(), BoxError> {
+    pub async fn remove(&self) -> Result<(), BoxError> {
         self.backend.remove().await?;
-        drop(self.backend);
         self.seat.clear(false);
         Ok(())
     }
@@ -164,10 +190,6 @@ impl Effects {
 fn entry(id: &str) -> Entry {
     Entry {
         key: id.to_owned(),
-        fingerprint: String::new(),
-        token: 0,
-        attempts: 0,
-        delivery: 0,
-        worker: String::new(),
+        ..Entry::default()
     }
 }

@@ -1,6 +1,6 @@
 //! What the programs print at the end, and their exit status.
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,11 +26,12 @@ pub fn conclude(as_expected: bool, yes: &str, no: &str) -> bool {
     as_expected
 }
 
-/// A heading, counts, and the errors that were found.
+/// A heading, a table, and the errors that were found.
 #[derive(Debug)]
 pub struct Report {
     head: String,
-    table: Table,
+    /// Label, number and remark.
+    rows: Vec<[String; 3]>,
     wrong: Vec<String>,
 }
 
@@ -39,19 +40,28 @@ impl Report {
     pub fn new(head: impl Into<String>) -> Self {
         Self {
             head: head.into(),
-            table: Table::default(),
+            rows: Vec::new(),
             wrong: Vec::new(),
         }
     }
 
     /// Adds a count, with a remark.
     pub fn count(&mut self, label: &str, number: u64, remark: &str) {
-        self.table.row(label, HumanCount(number), remark);
+        self.rows(&format!("{label}\t{}\t{remark}", HumanCount(number)));
     }
 
-    /// Adds the time of the run.
-    pub fn elapsed(&mut self, elapsed: Duration) {
-        self.table.row("elapsed", time(elapsed), "");
+    /// Adds a duration, with a remark.
+    pub fn time(&mut self, label: &str, duration: Duration, remark: &str) {
+        self.rows(&format!("{label}\t{}\t{remark}", time(duration)));
+    }
+
+    /// Adds rows, one a line, with a tab between label, number and remark.
+    pub(crate) fn rows(&mut self, lines: &str) {
+        for line in lines.lines() {
+            let mut cells = line.splitn(3, '\t').map(str::to_owned);
+            self.rows
+                .push([(); 3].map(|()| cells.next().unwrap_or_default()));
+        }
     }
 
     /// Adds an error.
@@ -66,61 +76,34 @@ impl Report {
         }
     }
 
-    /// Returns the errors.
-    #[must_use]
-    pub fn errors(&self) -> &[String] {
-        &self.wrong
-    }
-
     /// Prints everything, then one of two conclusions. Returns whether there was no error.
     #[must_use]
     pub fn print(&self, yes: &str, no: &str) -> bool {
-        println!("{}\n\n{}", self.head, self.table);
-        for error in &self.wrong {
-            println!("WRONG: {error}");
-        }
+        println!("{self}");
         println!("{}", if self.wrong.is_empty() { yes } else { no });
         self.wrong.is_empty()
     }
 }
 
-/// Rows of label, number and remark; the numbers are aligned to the right.
-#[derive(Debug, Default)]
-pub(crate) struct Table(Vec<[String; 3]>);
-
-impl Table {
-    /// Creates a table of lines with two tabs each.
-    pub(crate) fn of(lines: &str) -> Self {
-        let mut table = Self::default();
-        for line in lines.lines() {
-            let mut cells = line.splitn(3, '\t').map(str::to_owned);
-            table
-                .0
-                .push([(); 3].map(|()| cells.next().unwrap_or_default()));
-        }
-        table
-    }
-
-    fn row(&mut self, label: &str, number: impl Display, remark: &str) {
-        let row = [label.to_owned(), number.to_string(), remark.to_owned()];
-        self.0.push(row);
-    }
-}
-
-impl fmt::Display for Table {
+/// Shows everything; the numbers of the table are aligned to the right.
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |column: usize| self.0.iter().map(|row| row[column].len()).max();
+        writeln!(f, "{}\n", self.head)?;
+        let width = |column: usize| self.rows.iter().map(|row| row[column].len()).max();
         let (labels, numbers) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
-        for [label, number, remark] in &self.0 {
+        for [label, number, remark] in &self.rows {
             let line = format!("  {label:<labels$}  {number:>numbers$}  {remark}");
             writeln!(f, "{}", line.trim_end())?;
+        }
+        for error in &self.wrong {
+            writeln!(f, "WRONG: {error}")?;
         }
         Ok(())
     }
 }
 
 /// `3.21 ms`, `431 ms`, `2.45 s`.
-pub(crate) fn time(time: Duration) -> String {
+fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         0.0..0.01 => format!("{:.2} ms", seconds * 1e3),
@@ -137,11 +120,12 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let number = HumanCount(1_234_567);
-        let table = Table::of(&format!("requests\t{number}\t\np50\t3 ms\té"));
+        let mut report = Report::new("Head");
+        report.count("requests", 1_234_567, "");
+        report.time("p50", Duration::from_millis(3), "é");
         assert_eq!(
-            table.to_string(),
-            "  requests  1,234,567\n  p50            3 ms  é\n"
+            report.to_string(),
+            "Head\n\n  requests  1,234,567\n  p50         3.00 ms  é\n"
         );
     }
 

@@ -1,31 +1,34 @@
 //! Drives the real program over HTTP and WebSocket. Each case has its own keys in Redis, which
 //! expire, or its own SQLite file.
 
-#[path = "support/chat.rs"]
-mod chat;
 mod support;
 
 use std::future::Future;
-use std::pin::Pin;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
-use futures_util::SinkExt;
+use axum::http::{Request, StatusCode, header};
 use futures_util::future::join_all;
+use futures_util::{SinkExt, StreamExt};
+use idem_examples::http::Client;
+use idem_redis::redis;
+use idem_sqlite::sqlx::{AssertSqlSafe, Connection, SqliteConnection, query_scalar};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Error as SocketError;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use chat::{Location, Server, draft};
 use support::{on_servers, run, trials};
 
-type Case = fn(Location) -> Pin<Box<dyn Future<Output = ()>>>;
+type Case = fn(Location);
 
 macro_rules! cases {
-    ($($name:ident,)*) => { &[$((stringify!($name), |store| Box::pin($name(store)))),*] };
+    ($($name:ident,)*) => { &[$((stringify!($name), |store| block_on($name(store)))),*] };
 }
 
 /// The cases of every store.
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
         on_servers(name.to_owned(), &["redis"], move |urls| {
             let namespace = format!("chat-test-{:016x}", rand::random::<u64>());
             let url = urls[0].clone();
-            block_on(case(Location { url, namespace }));
+            case(Location { url, namespace });
         })
     });
     let mut all: Vec<Trial> = on_redis.collect();
@@ -66,7 +69,7 @@ fn embedded(name: &'static str, case: Case) -> Trial {
         let folder = tempfile::tempdir()?;
         let url = format!("sqlite:{}", folder.path().join("chat.db").display());
         let namespace = "chat".to_owned();
-        block_on(case(Location { url, namespace }));
+        case(Location { url, namespace });
         Ok(())
     })
 }
@@ -103,8 +106,7 @@ async fn a_message_sent_again_over_the_other_protocol_is_posted_once(store: Loca
     assert_eq!(server.say("ada", draft("one")).await, expected);
     let first = server.say("ada", draft("two")).await;
     assert_eq!(first["duplicate"], false, "{first}");
-    let again = server.post("ada", draft("two")).await;
-    assert_eq!(again.id(StatusCode::OK), first["id"]);
+    assert_eq!(server.finds("two").await, first["id"]);
     assert_eq!(server.count().await, 2);
 }
 
@@ -134,8 +136,8 @@ async fn senders_at_once_all_get_one_id(store: Location) {
 
 async fn a_number_and_its_text_are_one_nonce(store: Location) {
     let server = Server::start(&store, &[]).await;
-    let id = server.post("ada", draft(7)).await.id(StatusCode::CREATED);
-    assert_eq!(server.post("ada", draft("7")).await.id(StatusCode::OK), id);
+    let id = server.posts(7).await;
+    assert_eq!(server.finds("7").await, id);
     for nonce in [json!(7), json!("7")] {
         assert_eq!(server.say("ada", draft(nonce)).await["id"], id);
     }
@@ -173,10 +175,7 @@ async fn a_nonce_that_is_not_enforced_changes_nothing(store: Location) {
 
 async fn after_its_window_a_nonce_is_free(store: Location) {
     let server = Server::start(&store, &["--window=300ms"]).await;
-    let id = server
-        .post("ada", draft("one"))
-        .await
-        .id(StatusCode::CREATED);
+    let id = server.posts("one").await;
     let deadline = Instant::now() + Duration::from_secs(30);
     let next = loop {
         let again = server.post("ada", draft("one")).await;
@@ -196,8 +195,7 @@ async fn a_disconnected_sender_finds_the_message(store: Location) {
     store.until_taken(1).await;
     posting.abort();
     assert!(posting.await.unwrap_err().is_cancelled());
-    let again = server.post("ada", draft("one")).await;
-    again.id(StatusCode::OK);
+    server.finds("one").await;
     let mut socket = server.socket("bob").await.unwrap();
     let mut frame = draft("two");
     frame["op"] = "send".into();
@@ -212,16 +210,14 @@ async fn a_disconnected_sender_finds_the_message(store: Location) {
 async fn two_processes_are_one_chat(store: Location) {
     let one = Server::start(&store, &[]).await;
     let two = Server::start(&store, &[]).await;
-    let id = one.post("ada", draft(7)).await.id(StatusCode::CREATED);
+    let id = one.posts(7).await;
     let again = two.post("ada", draft("7")).await;
     again.id(StatusCode::OK);
     let expected = json!({ "id": id, "author": "ada", "nonce": "7" });
     assert_eq!(again.json, expected, "all that Redis knows");
     let again = two.say("ada", draft(7)).await;
-    assert_eq!(
-        (&again["id"], &again["duplicate"]),
-        (&json!(id), &json!(true))
-    );
+    assert_eq!(again["id"], id);
+    assert_eq!(again["duplicate"], true);
     assert_eq!((one.count().await, two.count().await), (1, 0));
 }
 
@@ -233,19 +229,17 @@ async fn a_sender_that_waited_long_enough_is_to_retry(store: Location) {
     assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.json);
     assert_eq!(again.retry_after.as_deref(), Some("1"));
     let again = server.say("ada", draft("one")).await;
-    assert_eq!(
-        (&again["op"], &again["status"]),
-        (&json!("error"), &json!(409))
-    );
-    assert_eq!(
-        (&again["nonce"], &again["retry_after"]),
-        (&json!("one"), &json!(1))
-    );
+    is_error(&again, 409);
+    assert_eq!(again["nonce"], "one");
+    assert_eq!(again["retry_after"], 1);
     let id = posting.await.unwrap().id(StatusCode::CREATED);
-    assert_eq!(
-        server.post("ada", draft("one")).await.id(StatusCode::OK),
-        id
-    );
+    assert_eq!(server.finds("one").await, id);
+}
+
+#[track_caller]
+fn is_error(answer: &Value, status: u16) {
+    assert_eq!(answer["op"], "error", "{answer}");
+    assert_eq!(answer["status"], status, "{answer}");
 }
 
 async fn without_redis_nothing_is_posted(store: Location) {
@@ -265,10 +259,7 @@ async fn without_redis_nothing_is_posted(store: Location) {
     });
     let store = Location { url, ..store };
     let server = Server::start(&store, &["--wait=50ms"]).await;
-    server
-        .post("ada", draft("one"))
-        .await
-        .id(StatusCode::CREATED);
+    server.posts("one").await;
     proxy.shutdown().await;
     let refused = server.post("ada", draft("two")).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -299,14 +290,9 @@ async fn an_invalid_message_is_refused_with_the_reason(store: Location) {
         let said = refused.json["error"].as_str().unwrap();
         assert!(said.contains(reason), "{said}");
         let refused = server.say("ada", body).await;
-        assert_eq!(
-            (&refused["op"], &refused["status"]),
-            (&json!("error"), &json!(400))
-        );
-        assert!(
-            refused["error"].as_str().unwrap().contains(reason),
-            "{refused}"
-        );
+        is_error(&refused, 400);
+        let said = refused["error"].as_str().unwrap();
+        assert!(said.contains(reason), "{said}");
     }
     assert_eq!(server.count().await, 0);
 }
@@ -331,4 +317,155 @@ fn a_missing_server_is_explained() {
         let ran = run(env!("CARGO_BIN_EXE_chat_nonce"), &[option]);
         ran.is_stopped(&[reason]);
     }
+}
+
+struct Location {
+    url: String,
+    namespace: String,
+}
+
+impl Location {
+    /// Waits until this many nonces are taken.
+    async fn until_taken(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let taken = match self.url.starts_with("sqlite:") {
+                true => self.records().await,
+                false => self.keys().await,
+            };
+            if taken >= count {
+                return;
+            }
+            assert!(Instant::now() < deadline, "only {taken}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn keys(&self) -> usize {
+        let client = redis::Client::open(self.url.as_str()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut keys = redis::cmd("KEYS");
+        keys.arg(format!("{}:*", self.namespace));
+        let keys: Vec<String> = keys.query_async(&mut connection).await.unwrap();
+        keys.len()
+    }
+
+    async fn records(&self) -> usize {
+        let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+        let sql = format!("SELECT count(*) FROM {}_records", self.namespace);
+        let count = query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection);
+        let count: i64 = count.await.unwrap();
+        usize::try_from(count).unwrap()
+    }
+}
+
+/// One process of the program, and its clients.
+struct Server {
+    address: String,
+    _process: Child,
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    retry_after: Option<String>,
+    json: Value,
+}
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+impl Server {
+    async fn start(store: &Location, options: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_chat_nonce"))
+            .args(["--listen=127.0.0.1:0", "--store", &store.url])
+            .args(["--namespace", &store.namespace])
+            .args(options)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let line = lines.next_line().await.unwrap().expect("it serves");
+        let address = line.strip_prefix("listening on http://").expect(&line);
+        Self {
+            address: address.to_owned(),
+            _process: process,
+        }
+    }
+
+    fn request(&self, author: &str, body: Option<Value>) -> impl Future<Output = Answer> + use<> {
+        let (method, body) = match body {
+            Some(body) => ("POST", body.to_string()),
+            None => ("GET", String::new()),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}/channels/tea/messages", self.address))
+            .header(header::AUTHORIZATION, format!("Bearer {author}-token"))
+            .body(body)
+            .unwrap();
+        async {
+            let response = Client::default().send(request).await.unwrap();
+            let (head, body) = response.into_parts();
+            let retry_after = head.headers.get(header::RETRY_AFTER);
+            Answer {
+                status: head.status,
+                retry_after: retry_after.map(|seconds| seconds.to_str().unwrap().to_owned()),
+                json: serde_json::from_slice(&body).unwrap(),
+            }
+        }
+    }
+
+    fn post(&self, author: &str, body: Value) -> impl Future<Output = Answer> + use<> {
+        self.request(author, Some(body))
+    }
+
+    /// Posts a message of Ada's that is new, and returns its id.
+    async fn posts(&self, nonce: impl Into<Value>) -> String {
+        let answer = self.post("ada", draft(nonce)).await;
+        answer.id(StatusCode::CREATED)
+    }
+
+    /// Posts a message of Ada's that was posted before, and returns its id.
+    async fn finds(&self, nonce: impl Into<Value>) -> String {
+        let answer = self.post("ada", draft(nonce)).await;
+        answer.id(StatusCode::OK)
+    }
+
+    /// Returns how many messages it has.
+    async fn count(&self) -> usize {
+        let answer = self.request("ada", None).await;
+        answer.json.as_array().unwrap().len()
+    }
+
+    async fn socket(&self, author: &str) -> Result<Socket, SocketError> {
+        let url = format!("ws://{}/channels/tea/socket", self.address);
+        let mut request = url.into_client_request()?;
+        let token = format!("Bearer {author}-token").parse().unwrap();
+        request.headers_mut().insert(header::AUTHORIZATION, token);
+        connect_async(request).await.map(|(socket, _)| socket)
+    }
+
+    /// Sends a frame and returns its answer.
+    async fn say(&self, author: &str, mut frame: Value) -> Value {
+        frame["op"] = "send".into();
+        let mut socket = self.socket(author).await.unwrap();
+        let sent = socket.send(frame.to_string().into()).await;
+        sent.unwrap();
+        let answer = socket.next().await.unwrap().unwrap();
+        serde_json::from_slice(&answer.into_data()).unwrap()
+    }
+}
+
+impl Answer {
+    #[track_caller]
+    fn id(&self, expected: StatusCode) -> String {
+        assert_eq!(self.status, expected, "{}", self.json);
+        self.json["id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A message with an enforced nonce.
+fn draft(nonce: impl Into<Value>) -> Value {
+    json!({ "content": "Anyone for tea?", "nonce": nonce.into(), "enforce_nonce": true })
 }

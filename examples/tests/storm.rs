@@ -3,12 +3,9 @@
 mod support;
 
 use std::io::Write;
-use std::ops::Deref;
 use std::path::Path;
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-
-use serde_json::Value;
 
 use support::{Ran, on_stores, trials};
 
@@ -43,66 +40,37 @@ fn main() -> ExitCode {
     support::main(all)
 }
 
-struct Storm {
-    ran: Ran,
-    /// The last line of standard output; `null` if it is not JSON.
-    json: Value,
-}
-
 fn command(arguments: &[&str]) -> Command {
     support::command(env!("CARGO_BIN_EXE_storm"), arguments)
 }
 
-impl Deref for Storm {
-    type Target = Ran;
-
-    fn deref(&self) -> &Ran {
-        &self.ran
-    }
+fn run(arguments: &[&str]) -> Ran {
+    command(arguments).arg("--json").output().unwrap().into()
 }
 
-impl Storm {
-    fn run(arguments: &[&str]) -> Self {
-        Self::of(command(arguments).arg("--json").output().unwrap())
-    }
+fn with_input(arguments: &[&str], input: &[u8]) -> Ran {
+    let mut child = command(arguments)
+        .args(["--input", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that stops at a bad line does not read the rest.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap().into()
+}
 
-    fn with_input(arguments: &[&str], input: &[u8]) -> Self {
-        let mut child = command(arguments)
-            .args(["--input", "-", "--json"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A command that stops at a bad line does not read the rest.
-        let _ = child.stdin.take().unwrap().write_all(input);
-        Self::of(child.wait_with_output().unwrap())
-    }
-
-    fn of(output: Output) -> Self {
-        let ran = Ran::from(output);
-        let last = ran.stdout.lines().last().unwrap_or_default();
-        let json = serde_json::from_str(last).unwrap_or_default();
-        Self { ran, json }
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        self.json[name]
-            .as_u64()
-            .unwrap_or_else(|| panic!("no number `{name}`:\n{}{}", self.stdout, self.stderr))
-    }
-
-    /// Checks that every effect happened once and every delivery was answered.
-    #[track_caller]
-    fn is_clean(&self, requests: u64, deliveries: u64) {
-        self.ended(0, &["Every effect happened exactly once."]);
-        assert_eq!(self.number("requests"), requests);
-        assert_eq!(self.number("effects"), requests);
-        assert_eq!(self.number("violations"), 0);
-        assert_eq!(self.number("deliveries"), deliveries);
-        let answers = ["fresh", "replays", "conflicts"].map(|name| self.number(name));
-        assert_eq!(answers.iter().sum::<u64>(), deliveries, "{answers:?}");
-    }
+/// Checks that every effect happened once and every delivery was answered.
+#[track_caller]
+fn is_clean(storm: &Ran, requests: u64, deliveries: u64) {
+    storm.ended(0, &["Every effect happened exactly once."]);
+    assert_eq!(storm.fact("requests"), requests);
+    assert_eq!(storm.fact("effects"), requests);
+    assert_eq!(storm.fact("violations"), 0);
+    assert_eq!(storm.fact("deliveries"), deliveries);
+    let answers = ["fresh", "replays", "conflicts"].map(|name| storm.fact(name));
+    assert_eq!(answers.iter().sum::<u64>(), deliveries, "{answers:?}");
 }
 
 #[track_caller]
@@ -115,16 +83,16 @@ fn eventually(mut happened: impl FnMut() -> bool) {
 }
 
 fn once_there(store: &str, product: &str) {
-    let storm = Storm::run(&["--store", store, "--requests=60", "--crash-rate=0.1"]);
-    storm.is_clean(60, 300);
+    let storm = run(&["--store", store, "--requests=60", "--crash-rate=0.1"]);
+    is_clean(&storm, 60, 300);
     let ran = storm.json["product"].as_str().unwrap_or_default();
     assert!(ran.contains(product), "{ran}");
 }
 
 fn every_effect_happens_once() {
-    let storm = Storm::run(&["--requests=200", "--seed=11"]);
-    storm.is_clean(200, 1_000);
-    assert_eq!(storm.number("seed"), 11);
+    let storm = run(&["--requests=200", "--seed=11"]);
+    is_clean(&storm, 200, 1_000);
+    assert_eq!(storm.fact("seed"), 11);
     assert_eq!(storm.json["store"], "sqlite");
     let product = storm.json["product"].as_str().unwrap();
     assert!(product.starts_with("SQLite 3."), "{product}");
@@ -138,15 +106,15 @@ fn every_effect_happens_once() {
 }
 
 fn crashes_change_nothing() {
-    let storm = Storm::run(&[
+    let storm = run(&[
         "--requests=40",
         "--crash-rate=0.4",
         "--processes=3",
         "--seed=1",
     ]);
-    storm.is_clean(40, 200);
-    assert!(storm.number("crashes") > 40);
-    assert!(storm.number("takeovers") > 0);
+    is_clean(&storm, 40, 200);
+    assert!(storm.fact("crashes") > 40);
+    assert!(storm.fact("takeovers") > 0);
     let inside = ["claimed", "working", "uncommitted"];
     let crashes = &storm.json["crashes_by_point"];
     let inside = inside.map(|point| crashes[point].as_u64().unwrap());
@@ -154,30 +122,30 @@ fn crashes_change_nothing() {
 }
 
 fn same_seed_same_plan() {
-    let run = |seed| Storm::run(&["--requests=30", "--crash-rate=0.2", seed]);
+    let run = |seed| run(&["--requests=30", "--crash-rate=0.2", seed]);
     let (one, two, other) = (run("--seed=5"), run("--seed=5"), run("--seed=6"));
     assert_eq!(one.json["plan"], two.json["plan"]);
-    assert_eq!(one.number("crashes"), two.number("crashes"));
+    assert_eq!(one.fact("crashes"), two.fact("crashes"));
     assert_ne!(one.json["plan"], other.json["plan"]);
 }
 
 fn other_payloads_are_refused() {
-    let storm = Storm::run(&["--requests=50", "--conflict-rate=0.5", "--crash-rate=0.05"]);
-    storm.is_clean(50, 250);
-    assert!(storm.number("conflicts") > 25);
-    let none = Storm::run(&["--requests=20", "--conflict-rate=0", "--crash-rate=0"]);
-    none.is_clean(20, 100);
-    assert_eq!((none.number("conflicts"), none.number("replays")), (0, 80));
+    let storm = run(&["--requests=50", "--conflict-rate=0.5", "--crash-rate=0.05"]);
+    is_clean(&storm, 50, 250);
+    assert!(storm.fact("conflicts") > 25);
+    let none = run(&["--requests=20", "--conflict-rate=0", "--crash-rate=0"]);
+    is_clean(&none, 20, 100);
+    assert_eq!((none.fact("conflicts"), none.fact("replays")), (0, 80));
 }
 
 fn too_short_leases_only_cost_time() {
-    let storm = Storm::run(&[
+    let storm = run(&[
         "--requests=40",
         "--lease=10",
         "--concurrency=32",
         "--crash-rate=0",
     ]);
-    storm.is_clean(40, 200);
+    is_clean(&storm, 40, 200);
 }
 
 fn sabotage_is_noticed() {
@@ -187,27 +155,27 @@ fn sabotage_is_noticed() {
         ("no-effect", ": no effect"),
     ] {
         let sabotage = format!("--sabotage={how}");
-        let storm = Storm::run(&["--requests=40", "--crash-rate=0.8", "--seed=4", &sabotage]);
+        let storm = run(&["--requests=40", "--crash-rate=0.8", "--seed=4", &sabotage]);
         storm.ended(1, &[expected]);
-        assert!(storm.number("violations") > 0);
+        assert!(storm.fact("violations") > 0);
         let key = storm.json["offending"][0]["key"].as_str().unwrap();
         storm.ended(1, &[&format!("\n  {key}: ")]);
     }
 }
 
 fn at_most_twenty_keys_are_listed() {
-    let storm = Storm::run(&["--requests=31", "--sabotage=no-effect", "--crash-rate=0"]);
-    assert_eq!(storm.number("violations"), 31);
+    let storm = run(&["--requests=31", "--sabotage=no-effect", "--crash-rate=0"]);
+    assert_eq!(storm.fact("violations"), 31);
     assert_eq!(storm.json["offending"].as_array().unwrap().len(), 20);
     storm.ended(1, &["\n  and 11 more\n"]);
 }
 
 fn real_events_are_delivered() {
-    Storm::run(&["--input", EVENTS]).is_clean(16, 80);
-    let storm = Storm::run(&["--input", EVENTS, "--key=/event", "--conflict-rate=0"]);
-    storm.is_clean(7, 80);
+    is_clean(&run(&["--input", EVENTS]), 16, 80);
+    let storm = run(&["--input", EVENTS, "--key=/event", "--conflict-rate=0"]);
+    is_clean(&storm, 7, 80);
     assert_eq!(
-        storm.number("conflicts"),
+        storm.fact("conflicts"),
         (16 - 7) * 5,
         "one event of each kind wins, and the others are refused every time"
     );
@@ -215,31 +183,31 @@ fn real_events_are_delivered() {
 
 fn events_without_the_key_have_a_line() {
     let key = "--key=/payload/repository/id";
-    let storm = Storm::run(&["--input", EVENTS, key]);
+    let storm = run(&["--input", EVENTS, key]);
     storm.is_stopped(&["line 2:", "/payload/repository/id", "--skip-bad"]);
-    let storm = Storm::run(&["--input", EVENTS, key, "--skip-bad", "--retries=2"]);
-    assert_eq!((storm.status, storm.number("refused_lines")), (0, 12));
-    assert_eq!(storm.number("deliveries"), 8);
+    let storm = run(&["--input", EVENTS, key, "--skip-bad", "--retries=2"]);
+    assert_eq!((storm.status, storm.fact("refused_lines")), (0, 12));
+    assert_eq!(storm.fact("deliveries"), 8);
 }
 
 fn bad_lines_stop_or_are_counted() {
     let input = b"{\"a\":1}\n\n{\"a\":\n{\"a\":2}\n";
-    let storm = Storm::with_input(&[], input);
+    let storm = with_input(&[], input);
     storm.is_stopped(&["standard input, line 3: not JSON"]);
-    let storm = Storm::with_input(&["--skip-bad"], input);
-    storm.is_clean(2, 10);
-    assert_eq!(storm.number("refused_lines"), 1);
-    Storm::with_input(&[], b"").is_stopped(&["holds no events"]);
-    Storm::with_input(&["--skip-bad"], b"\x00\xff\n").is_stopped(&["1 refused"]);
+    let storm = with_input(&["--skip-bad"], input);
+    is_clean(&storm, 2, 10);
+    assert_eq!(storm.fact("refused_lines"), 1);
+    with_input(&[], b"").is_stopped(&["holds no events"]);
+    with_input(&["--skip-bad"], b"\x00\xff\n").is_stopped(&["1 refused"]);
 }
 
 fn standard_input_is_read() {
     let input =
         b"\xef\xbb\xbf{\"id\":7,\"a\":1}\r\n{\"id\":8}\r\n{\"a\":1.0,\"id\":7}\r\n{\"id\":\"8\"}";
-    let storm = Storm::with_input(&["--key=/id", "--conflict-rate=0"], input);
-    storm.is_clean(2, 20);
+    let storm = with_input(&["--key=/id", "--conflict-rate=0"], input);
+    is_clean(&storm, 2, 20);
     assert_eq!(
-        storm.number("conflicts"),
+        storm.fact("conflicts"),
         5,
         "8 and \"8\" are one key and two payloads"
     );
@@ -249,11 +217,11 @@ fn large_payloads_do_not_block() {
     let blob = "x".repeat(2_000_000);
     let line = |id: u32| format!("{{\"id\":{id},\"blob\":\"{blob}\"}}\n");
     let input: String = (0..4).map(line).collect();
-    let storm = Storm::with_input(
+    let storm = with_input(
         &["--key=/id", "--crash-rate=0.2", "--seed=1"],
         input.as_bytes(),
     );
-    storm.is_clean(4, 20);
+    is_clean(&storm, 4, 20);
 }
 
 fn wrong_arguments_are_explained() {
@@ -275,7 +243,7 @@ fn wrong_arguments_are_explained() {
         --requests=10000000 --retries=10000 => --retries";
     for case in cases.trim().lines() {
         let (arguments, reasons) = case.split_once(" => ").unwrap();
-        let storm = Storm::run(&arguments.split_whitespace().collect::<Vec<_>>());
+        let storm = run(&arguments.split_whitespace().collect::<Vec<_>>());
         storm.is_stopped(&reasons.split(", ").collect::<Vec<_>>());
         assert!(!storm.stderr.contains("secret"), "{}", storm.stderr);
     }
@@ -287,7 +255,7 @@ fn nothing_is_left_behind() {
     let store = format!("--store=sqlite:{}", file.display());
     let run = |more: &[&str]| {
         let arguments = [&["--requests=5", &store][..], more].concat();
-        Storm::run(&arguments).is_clean(5, 25);
+        is_clean(&run(&arguments), 5, 25);
     };
     run(&[]);
     assert!(!file.exists());
@@ -339,7 +307,7 @@ fn closed_output_is_no_panic() {
 }
 
 fn deadline_stops_it() {
-    let storm = Storm::run(&["--requests=20000", "--deadline=1"]);
+    let storm = run(&["--requests=20000", "--deadline=1"]);
     storm.is_stopped(&["gave up after 1 s", "--deadline"]);
 }
 

@@ -19,19 +19,17 @@ impl Row {
     /// Returns the facts that decisions about it depend on.
     pub(crate) fn facts(&self) -> RecordFacts {
         let info = self.record.info();
-        let (state, on_stale, lease_ends_at) = match &self.record {
-            Record::InFlight(held) => (RecordState::InFlight, held.on_stale, held.lease_ends_at),
-            Record::Completed(Completed { sealed_at, .. }) => {
-                (RecordState::Completed, StalePolicy::TakeOver, *sealed_at)
-            }
-            Record::Failed(Failed { sealed_at, .. }) => {
-                (RecordState::Failed, StalePolicy::TakeOver, *sealed_at)
-            }
+        let (on_stale, lease_ends_at) = match &self.record {
+            Record::InFlight(held) => (held.on_stale, held.lease_ends_at),
+            // A sealed record has no lease.
+            _ => (StalePolicy::TakeOver, info.expires_at),
         };
         RecordFacts {
-            state: match self.is_released {
-                true => RecordState::Released,
-                false => state,
+            state: match &self.record {
+                _ if self.is_released => RecordState::Released,
+                Record::InFlight(_) => RecordState::InFlight,
+                Record::Completed(_) => RecordState::Completed,
+                Record::Failed(_) => RecordState::Failed,
             },
             fingerprint: info.fingerprint,
             token: info.token,

@@ -53,9 +53,10 @@ impl FileStore {
         &self,
         operation: &'static str,
         claim: &Claim,
-        retention: i64,
+        retention: Duration,
         sealed: impl FnOnce(RecordInfo, Timestamp) -> Record + Send + 'static,
     ) -> Result<()> {
+        let retention = check::retention(retention).map_err(at(operation))?;
         let claim = claim.clone();
         self.run(operation, move |table, now| {
             let row = row(table, &claim)?;
@@ -194,9 +195,7 @@ impl IdempotencyStore for FileStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        let retention = check::retention(retention)
-            .and_then(|kept| check::response(response, &self.limits()).map(|_| kept))
-            .map_err(at("complete"))?;
+        check::response(response, &self.limits()).map_err(at("complete"))?;
         let response = response.clone();
         let sealed = |info, sealed_at| {
             Record::Completed(Completed {
@@ -209,9 +208,7 @@ impl IdempotencyStore for FileStore {
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let retention = check::retention(retention)
-            .and_then(|kept| check::failure(failure, &self.limits()).map(|_| kept))
-            .map_err(at("fail"))?;
+        check::failure(failure, &self.limits()).map_err(at("fail"))?;
         let failure = failure.clone();
         let sealed = |info, sealed_at| {
             Record::Failed(Failed {

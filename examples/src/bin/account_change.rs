@@ -1,9 +1,5 @@
 //! An operation that changes the caller's identity: a guest becomes a customer, the answer is lost,
 //! and the retry comes from the customer. It still makes one account.
-//!
-//! ```console
-//! $ cargo run -p idem-examples --bin account_change
-//! ```
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,15 +108,12 @@ async fn upgrade(
     let endpoint = Endpoint::new(effects, args);
     let mut returned = Vec::new();
     for caller in callers {
-        let outcome = endpoint.post(caller, &id).await?;
-        let is_replayed = outcome.is_replayed();
-        returned.push(format!(
-            "{caller} {}",
-            if is_replayed { "replayed" } else { "done" }
-        ));
+        let is_replayed = endpoint.post(caller, &id).await?.is_replayed();
+        let state = if is_replayed { "replayed" } else { "done" };
+        returned.push(format!("{caller} {state}"));
     }
     let all = effects.all().await?;
-    let made = all.iter().filter(|effect| effect.id == id).count();
+    let made = all.iter().filter(|effect| **effect == id).count();
     let first = if is_killed { "killed" } else { "answer lost" };
     let (first, returned) = (format!("guest {first} {dies}"), returned.join(", "));
     println!("{first:<28}{returned:<38}{made} account(s)");

@@ -1,9 +1,5 @@
 //! Ghost jobs: a user clicks "build" again, in another tab, with the name typed another way, and
 //! one build is made. Failed and cancelled builds are no duplicates.
-//!
-//! ```console
-//! $ cargo run -p idem-examples --bin ghost_jobs
-//! ```
 
 use std::convert::Infallible;
 use std::process::ExitCode;
@@ -26,11 +22,10 @@ use tokio::sync::Mutex;
 struct Args {
     #[command(flatten)]
     store: StoreArgs,
-
-    /// Number of concurrent clicks at the end
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    clicks: u32,
 }
+
+/// Number of concurrent clicks at the end.
+const CLICKS: u32 = 64;
 
 /// How long after a build another one is a duplicate: short, because this program waits for the
 /// end.
@@ -112,13 +107,13 @@ impl Shop {
     }
 
     /// Clicks in many tabs at once, and returns the number of new jobs.
-    async fn storm(&self, clicks: u32) -> Result<usize, BoxError> {
+    async fn storm(&self) -> Result<usize, BoxError> {
         let intent = Intent::new("user-8", Target::Name("storm"), "build")?;
         let click = async |tab| self.enqueue_build(&intent, &format!("storm-{tab}")).await;
-        let enqueued = try_join_all((0..clicks).map(click)).await?;
+        let enqueued = try_join_all((0..CLICKS).map(click)).await?;
         let is_new = |enqueued: &&Enqueued| matches!(enqueued, Enqueued::New(_));
         let new = enqueued.iter().filter(is_new).count();
-        print_line("click", &format!("{clicks} at once"), &format!("{new} job"));
+        print_line("click", &format!("{CLICKS} at once"), &format!("{new} job"));
         Ok(new)
     }
 }
@@ -143,11 +138,10 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     shop.cancel().await?;
     shop.click("my café", None, "8").await?;
     shop.work(true).await?;
-    let new = shop.storm(args.clicks).await?;
+    let new = shop.storm().await?;
     shop.work(true).await?;
 
-    let all = shop.effects.all().await?;
-    let mut built: Vec<_> = all.into_iter().map(|effect| effect.id).collect();
+    let mut built = shop.effects.all().await?;
     let after = built.split_off(built.len().min(4));
     let as_expected = built == ["1", "3", "4", "8"] && after.len() == 1 && new == 1;
     shop.effects.remove().await?;

@@ -1,9 +1,5 @@
 //! An order as a saga: reserve, charge, ship; if the shipping is refused, release and refund. A
 //! process is killed at every point, another continues, and every step is done once.
-//!
-//! ```console
-//! $ cargo run -p idem-examples --bin saga
-//! ```
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,76 +21,76 @@ struct Args {
     #[command(flatten)]
     store: StoreArgs,
 
-    #[command(flatten)]
-    worker: Worker,
-}
-
-/// Hidden options for the program's own processes.
-#[derive(Debug, Clone, clap::Args)]
-struct Worker {
+    /// For workers: the order
     #[arg(long, hide = true)]
     order: Option<String>,
 
+    /// For workers: whether the carrier refuses the order
     #[arg(long, hide = true)]
     refused: bool,
 
-    /// Such as `charge:before`
+    /// For workers: the point of the kill, such as `charge:before`
     #[arg(long, hide = true, default_value = "")]
     dies: String,
 }
 
-/// The order's steps, and what undoes them.
-fn order(effects: &Arc<Effects>, worker: &Worker) -> Saga<String> {
-    let action = |name: &'static str| {
-        let (effects, worker) = (Arc::clone(effects), worker.clone());
-        move |step| act(Arc::clone(&effects), worker.clone(), name, step)
-    };
-    Saga::new()
-        .step("reserve", action("reserve"))
-        .undone_by(action("release"))
-        .step("charge", action("charge"))
-        .undone_by(action("refund"))
-        .step("ship", action("ship"))
-}
-
-/// Runs a step that writes a row to the ledger and completes its claim, in one transaction.
-async fn act(
-    effects: Arc<Effects>,
-    worker: Worker,
-    name: &'static str,
-    step: SagaStep<String>,
-) -> Result<String, StepError> {
-    if name == "ship" && worker.refused {
-        return Err(StepError::permanent("no carrier delivers there"));
-    }
-    worker.dies(name, "before");
-    let value = format!("{name} of {}", step.input());
-    let response = step.response(&value).map_err(StepError::permanent)?;
-    let id = format!("{} {name}", worker.order.as_deref().unwrap_or_default());
-    let committed = effects.commit(step.work(), &id, response).await;
-    committed.map_err(StepError::temporary)?;
-    worker.dies(name, "after");
-    Ok(value)
+/// A process that runs an order, or the rest of it.
+struct Worker {
+    effects: Effects,
+    order: String,
+    args: Args,
 }
 
 impl Worker {
-    fn dies(&self, step: &str, point: &str) {
-        if self.dies == format!("{step}:{point}") {
-            std::process::abort();
-        }
-    }
-
-    /// One process: runs the order, or the rest of it.
-    async fn work(self, id: &str, effects: Effects) -> Result<(), BoxError> {
+    async fn work(self) -> Result<(), BoxError> {
         // The next process waits for the lease of the killed one.
         let policy = Policy::default()
             .with_lease(Duration::from_millis(500))
             .with_on_busy(BusyPolicy::wait(Duration::from_secs(60)));
-        let idem = Idempotency::new(effects.store()).with_policy(policy);
-        let key = Key::new("tenant-7", "order", id)?;
-        let saga = order(&Arc::new(effects), &self);
+        let idem = Idempotency::new(self.effects.store()).with_policy(policy);
+        let key = Key::new("tenant-7", "order", &self.order)?;
+        let saga = Arc::new(self).saga();
         saga.run(&idem, &key, "a bicycle".to_owned()).await?;
         Ok(())
+    }
+
+    /// Returns the order's steps, and what undoes them.
+    fn saga(self: Arc<Self>) -> Saga<String> {
+        let action = |name: &'static str| {
+            let worker = Arc::clone(&self);
+            move |step| Arc::clone(&worker).act(name, step)
+        };
+        Saga::new()
+            .step("reserve", action("reserve"))
+            .undone_by(action("release"))
+            .step("charge", action("charge"))
+            .undone_by(action("refund"))
+            .step("ship", action("ship"))
+    }
+
+    /// Runs a step that writes a row to the ledger and completes its claim, in one transaction.
+    async fn act(
+        self: Arc<Self>,
+        name: &'static str,
+        step: SagaStep<String>,
+    ) -> Result<String, StepError> {
+        if name == "ship" && self.args.refused {
+            return Err(StepError::permanent("no carrier delivers there"));
+        }
+        self.dies(name, "before");
+        let value = format!("{name} of {}", step.input());
+        let response = step.response(&value).map_err(StepError::permanent)?;
+        let id = format!("{} {name}", self.order);
+        let committed = self.effects.commit(step.work(), &id, response).await;
+        committed.map_err(StepError::temporary)?;
+        self.dies(name, "after");
+        Ok(value)
+    }
+
+    fn dies(&self, step: &str, point: &str) {
+        if self.args.dies == format!("{step}:{point}") {
+            std::process::abort();
+        }
     }
 }
 
@@ -127,9 +123,8 @@ async fn killed_at(
 ) -> Result<bool, BoxError> {
     let order = format!("{}{dies}", if refused { "refused " } else { "" });
     let done = async || -> Result<Vec<String>, BoxError> {
-        let own = |id: &str| Some(id.strip_prefix(&order)?.trim().to_owned());
-        let all = effects.all().await?;
-        Ok(all.iter().filter_map(|effect| own(&effect.id)).collect())
+        let own = |id: &String| Some(id.strip_prefix(&order)?.trim().to_owned());
+        Ok(effects.all().await?.iter().filter_map(own).collect())
     };
     let was_killed = is_killed(effects, &order, refused, dies).await?;
     let before = done().await?;
@@ -145,9 +140,13 @@ async fn killed_at(
 
 async fn run(args: Args) -> Result<bool, BoxError> {
     let effects = args.store.open("saga").await?;
-    if let Some(id) = args.worker.order.clone() {
-        args.worker.work(&id, effects).await?;
-        return Ok(true);
+    if let Some(order) = args.order.clone() {
+        let worker = Worker {
+            effects,
+            order,
+            args,
+        };
+        return worker.work().await.map(|()| true);
     }
     println!("{}\n", effects.product().await?);
     println!(

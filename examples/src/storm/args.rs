@@ -3,7 +3,7 @@
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::pointer::Pointer;
+use super::input::Pointer;
 
 /// Repeats the same operations with retries from several processes, kills some of them, and checks
 /// that every effect happened exactly once.

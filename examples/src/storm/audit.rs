@@ -1,12 +1,14 @@
 //! [`Audit`]: whether every effect happened exactly once, and every answer was true.
 
-use idem_core::Fingerprint;
+use std::mem;
 
-use super::entry::Entry;
-use super::plan::Plan;
+use idem_core::Fingerprint;
+use serde::Serialize;
+
+use super::backend::Entry;
+use super::plan::{Plan, Workload};
 use super::protocol::Outcome;
 use super::tally::Answer;
-use super::workload::Workload;
 
 /// The maximum number of effects of one key that are shown.
 const SHOWN: usize = 3;
@@ -23,11 +25,12 @@ pub(crate) struct Audit {
 }
 
 /// A key at fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Violation {
     pub(crate) key: String,
     pub(crate) reason: String,
     /// The first few of its effects.
+    #[serde(rename = "effects")]
     pub(crate) rows: Vec<Entry>,
 }
 
@@ -37,6 +40,32 @@ struct Truth {
     /// The payload that had the effect.
     variant: u32,
     receipt: Fingerprint,
+    /// Whether a delivery was answered as the first.
+    has_first: bool,
+}
+
+impl Truth {
+    /// Returns what is wrong with the answer to a delivery.
+    fn lie(&mut self, variant: u32, answer: Option<Answer>) -> Option<&'static str> {
+        let is_same = variant == self.variant;
+        let Some(answer) = answer else {
+            return Some("was not answered");
+        };
+        match answer.outcome {
+            Outcome::Conflict if is_same => {
+                Some("was refused, with the payload that had the effect")
+            }
+            Outcome::Conflict => None,
+            _ if !is_same => {
+                Some("was accepted, with another payload than the one that had the effect")
+            }
+            _ if answer.receipt != self.receipt => Some("got an answer that is not that effect's"),
+            Outcome::Fresh if mem::replace(&mut self.has_first, true) => {
+                Some("was answered as the first again")
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Compares the ledger with the plan and the answers. It is exact, whichever payload won:
@@ -62,13 +91,20 @@ pub(crate) fn audit(
             }),
         }
     }
-    let truths: Vec<Result<Truth, String>> = (0..)
+    let mut truths: Vec<Result<Truth, String>> = (0..)
         .zip(&rows)
         .map(|(request, rows)| truth(workload, request, rows))
         .collect();
-    let lies = lies(workload, plan, &truths, answers);
-    for (((key, rows), truth), lie) in workload.keys.iter().zip(&rows).zip(&truths).zip(lies) {
-        if let Some(reason) = truth.as_ref().err().cloned().or(lie) {
+    for ((number, delivery), answer) in (0_u32..).zip(&plan.deliveries).zip(answers) {
+        let request = workload.variants[delivery.variant as usize].request as usize;
+        if let Ok(truth) = &mut truths[request]
+            && let Some(lie) = truth.lie(delivery.variant, *answer)
+        {
+            truths[request] = Err(format!("one effect, but delivery {number} {lie}"));
+        }
+    }
+    for ((key, rows), truth) in workload.keys.iter().zip(&rows).zip(truths) {
+        if let Err(reason) = truth {
             violations.push(Violation {
                 key: key.clone(),
                 reason,
@@ -96,6 +132,7 @@ fn truth(workload: &Workload, request: u32, rows: &[&Entry]) -> Result<Truth, St
             Some(variant) => Ok(Truth {
                 variant,
                 receipt: Fingerprint::raw(row.receipt()),
+                has_first: false,
             }),
             None => Err("the effect of a payload that was never sent".to_owned()),
         },
@@ -119,49 +156,12 @@ fn explain(rows: &[&Entry]) -> String {
     writers.join(", ")
 }
 
-/// Returns, for each request, an answer that was not true.
-fn lies(
-    workload: &Workload,
-    plan: &Plan,
-    truths: &[Result<Truth, String>],
-    answers: &[Option<Answer>],
-) -> Vec<Option<String>> {
-    let mut lies = vec![None; truths.len()];
-    let mut fresh = vec![false; truths.len()];
-    for ((number, delivery), answer) in (0_u32..).zip(&plan.deliveries).zip(answers) {
-        let request = workload.variants[delivery.variant as usize].request as usize;
-        let Ok(truth) = &truths[request] else {
-            continue;
-        };
-        let lie = match answer {
-            None => Some("was not answered"),
-            Some(answer) => lie(truth, delivery.variant, answer, &mut fresh[request]),
-        };
-        if let Some(lie) = lie {
-            lies[request].get_or_insert_with(|| format!("one effect, but delivery {number} {lie}"));
-        }
-    }
-    lies
-}
-
-fn lie(truth: &Truth, variant: u32, answer: &Answer, fresh: &mut bool) -> Option<&'static str> {
-    let same = variant == truth.variant;
-    match answer.outcome {
-        Outcome::Conflict if same => Some("was refused, with the payload that had the effect"),
-        Outcome::Conflict => None,
-        _ if !same => Some("was accepted, with another payload than the one that had the effect"),
-        _ if answer.receipt != truth.receipt => Some("got an answer that is not that effect's"),
-        Outcome::Fresh if std::mem::replace(fresh, true) => Some("was answered as the first again"),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
 
     use super::super::args::Args;
-    use super::super::workload::payments;
+    use super::super::plan::payments;
     use super::*;
 
     struct World {

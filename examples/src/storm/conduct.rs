@@ -1,37 +1,39 @@
 //! The parent: from the options to the report.
 
+use std::convert::Infallible;
 use std::io::{Write, stderr};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use indicatif::HumanCount;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinSet;
+use futures_util::future::try_join_all;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use super::args::Args;
-use super::audit::{Audit, audit};
-use super::backend::{self, Backend};
+use super::audit::audit;
+use super::backend;
 use super::input;
 use super::lane::{Lane, Storm};
-use super::plan::{self, Plan};
-use super::progress::Progress;
+use super::plan::{self, Plan, payments};
 use super::protocol::Setup;
 use super::report::Report;
 use super::seat::Seat;
 use super::stop::{OrStop, Stop, chain};
-use super::tally::{Event, Tally};
-use super::workload::payments;
+use super::tally::Tally;
 
 /// The maximum number of connections to a server, of a process and of all together: PostgreSQL's
 /// usual limit is 100.
 const MAX_CONNECTIONS: (u32, u32) = (8, 64);
 
-/// How often progress is shown.
+/// How often the bar changes.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How often a line is written without a terminal.
+const PERIOD: Duration = Duration::from_secs(10);
+
 /// Makes a run and reports it.
-pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn conduct(args: &Args) -> Result<ExitCode, Stop> {
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let mut workload = match &args.input {
         Some(input) => input::read(input, args)?,
@@ -44,29 +46,20 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
     let mut seat = Seat::choose(args.store.as_deref(), "storm", connections(args))?;
     let storm = Storm {
         setup: Setup {
-            store: seat.location.url.clone(),
-            namespace: seat.location.namespace.clone(),
-            connections: seat.location.connections,
+            location: seat.location.clone(),
             lease: Duration::from_millis(args.lease),
             sabotage: args.sabotage,
-            worker: String::new(),
         },
         concurrency: args.concurrency,
+        tally: Mutex::new(Tally::new(plan.deliveries.len())),
         workload,
         plan,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_stop("there is no runtime")?;
-    let report = runtime.block_on(run(args, seed, Arc::new(storm), &mut seat));
+    let report = run(args, seed, storm, &mut seat).await;
     seat.clear(args.keep);
     let report = report?;
     report.print(args.json);
-    Ok(match report.is_clean() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(1),
-    })
+    Ok(ExitCode::from(u8::from(!report.is_clean())))
 }
 
 fn connections(args: &Args) -> u32 {
@@ -74,14 +67,16 @@ fn connections(args: &Args) -> u32 {
     args.concurrency.min(each).min(all / args.processes).max(1)
 }
 
-async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Result<Report, Stop> {
+async fn run(args: &Args, seed: u64, storm: Storm, seat: &mut Seat) -> Result<Report, Stop> {
     let backend = backend::open(&seat.location).await?;
     let product = backend.product().await.or_stop("--store: no version")?;
-    let created = backend.create().await;
-    let result = match created.or_stop("--store: the tables cannot be created") {
-        Ok(()) => storm_and_audit(args, &storm, &*backend).await,
-        Err(stop) => Err(stop),
+    let storming = async {
+        let created = backend.create().await;
+        created.or_stop("--store: the tables cannot be created")?;
+        deliver(args, &storm).await?;
+        backend.ledger().await.or_stop("the ledger cannot be read")
     };
+    let ledger = storming.await;
     let kept = args.keep.then(|| seat.keep());
     if !args.keep
         && let Err(error) = backend.remove().await
@@ -93,7 +88,9 @@ async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Resu
             "storm: `{namespace}` was left behind in the store: {reason}"
         );
     }
-    let (tally, audit) = result?;
+    let ledger = ledger?;
+    let tally = storm.tally.into_inner();
+    let tally = tally.unwrap_or_else(PoisonError::into_inner);
     Ok(Report {
         args: args.clone(),
         seed,
@@ -101,103 +98,90 @@ async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Resu
         product,
         shown: seat.shown.clone(),
         kept,
-        storm,
+        audit: audit(&storm.workload, &storm.plan, &ledger, &tally.answers),
+        workload: storm.workload,
+        plan: storm.plan.digest,
         tally,
-        audit,
     })
 }
 
-async fn storm_and_audit(
-    args: &Args,
-    storm: &Arc<Storm>,
-    backend: &dyn Backend,
-) -> Result<(Tally, Audit), Stop> {
-    let tally = deliver(args, storm).await?;
-    let ledger = backend.ledger().await;
-    let ledger = ledger.or_stop("the ledger cannot be read")?;
-    let audit = audit(&storm.workload, &storm.plan, &ledger, &tally.answers);
-    Ok((tally, audit))
-}
-
-/// Runs all lanes to their end. However it ends, it leaves no worker.
-async fn deliver(args: &Args, storm: &Arc<Storm>) -> Result<Tally, Stop> {
+/// Runs all lanes to their end. However it ends, it leaves no worker: a lane that is dropped kills
+/// its process.
+async fn deliver(args: &Args, storm: &Storm) -> Result<(), Stop> {
     let deliveries = storm.plan.deliveries.len();
-    let mut tally = Tally::new(deliveries);
-    let (sender, events) = unbounded_channel();
-    let mut lanes = JoinSet::new();
-    for number in 0..args.processes {
-        lanes.spawn(Lane::new(Arc::clone(storm), number, sender.clone()).run());
-    }
-    drop(sender);
+    let lanes = (0..args.processes).map(|number| Lane::new(storm, number).run());
     let limit = args.deadline.map_or_else(
-        || Duration::from_secs(60) + Duration::from_millis(50) * storm.plan.deliveries.len() as u32,
+        || Duration::from_secs(60) + Duration::from_millis(50) * deliveries as u32,
         Duration::from_secs,
     );
-    let outcome = tokio::select! {
-        outcome = watch(&mut lanes, events, &mut tally) => outcome,
-        () = end_is_wanted() => Err(Stop::interrupted()),
-        () = tokio::time::sleep(limit) => Err(Stop::new(format!(
-            "gave up after {} s; --deadline allows more",
-            limit.as_secs()
-        ))),
-    };
-    lanes.shutdown().await;
-    match outcome {
-        Ok(()) => Ok(tally),
-        Err(stop) if tally.answered == 0 => Err(stop),
-        Err(stop) => Err(stop.after(format!(
-            "{} of {} deliveries",
-            HumanCount(tally.answered),
-            HumanCount(deliveries as u64)
-        ))),
-    }
-}
-
-/// Counts the events of the lanes until all have ended.
-async fn watch(
-    lanes: &mut JoinSet<Result<(), Stop>>,
-    mut events: UnboundedReceiver<Event>,
-    tally: &mut Tally,
-) -> Result<(), Stop> {
-    let mut progress = Progress::new(tally.answers.len() as u64);
-    let mut tick = tokio::time::interval(TICK);
-    loop {
-        tokio::select! {
-            event = events.recv() => match event {
-                Some(event) => tally.note(event),
-                None => break,
-            },
-            Some(ended) = lanes.join_next() => {
-                ended.or_stop("a lane broke")??;
-            }
-            _ = tick.tick() => progress.show(tally),
+    let stop = tokio::select! {
+        // The handler of signals is set up before the first worker starts.
+        biased;
+        () = end_is_wanted() => Stop::interrupted(),
+        ran = try_join_all(lanes) => match ran {
+            Ok(_) => return Ok(()),
+            Err(stop) => stop,
+        },
+        never = show_progress(storm) => match never {},
+        () = tokio::time::sleep(limit) => {
+            let seconds = limit.as_secs();
+            Stop::new(format!("gave up after {seconds} s; --deadline allows more"))
         }
+    };
+    let answered = storm.with_tally(|tally| tally.answered);
+    if answered == 0 {
+        return Err(stop);
     }
-    // The events end with the last lane, whose result may not have been read.
-    while let Some(ended) = lanes.join_next().await {
-        ended.or_stop("a lane broke")??;
-    }
-    Ok(())
+    let (answered, all) = (HumanCount(answered), HumanCount(deliveries as u64));
+    Err(stop.after(format!("{answered} of {all} deliveries")))
 }
 
-/// Returns when a signal ends the program: Ctrl-C, or on Unix SIGTERM or SIGHUP.
+/// Returns when a signal ends the program: Ctrl-C, or on Unix also SIGTERM or SIGHUP. Without a
+/// handler, a signal itself ends the program.
 async fn end_is_wanted() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut terminate), Ok(mut hang_up)) = (
-            signal(SignalKind::terminate()),
-            signal(SignalKind::hangup()),
-        ) {
+        let kinds = [SignalKind::terminate(), SignalKind::hangup()];
+        if let [Ok(mut terminate), Ok(mut hang_up)] = kinds.map(signal) {
             tokio::select! {
                 _ = terminate.recv() => return,
                 _ = hang_up.recv() => return,
-                _ = tokio::signal::ctrl_c() => return,
+                Ok(()) = tokio::signal::ctrl_c() => return,
             }
         }
     }
     if tokio::signal::ctrl_c().await.is_err() {
-        // Without a handler the signal itself ends the program.
         std::future::pending::<()>().await;
+    }
+}
+
+/// Shows a bar on a terminal, until the future is dropped; otherwise writes a line on standard
+/// error now and then.
+async fn show_progress(storm: &Storm) -> Infallible {
+    let total = storm.plan.deliveries.len() as u64;
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template(
+        "{bar:30.cyan/dim} {percent:>3} %  {human_pos}/{human_len}  {msg}  {elapsed}",
+    ) {
+        bar.set_style(style);
+    }
+    let mut next_line = Instant::now() + PERIOD;
+    loop {
+        tokio::time::sleep(TICK).await;
+        let counts = |tally: &mut Tally| (tally.answered, tally.fresh, tally.all_crashes());
+        let (answered, effects, crashes) = storm.with_tally(counts);
+        let (effects, crashes) = (HumanCount(effects), HumanCount(crashes));
+        bar.set_position(answered);
+        bar.set_message(format!("effects {effects}  crashes {crashes}"));
+        if bar.is_hidden() && Instant::now() >= next_line {
+            next_line += PERIOD;
+            let (answered, total) = (HumanCount(answered), HumanCount(total));
+            // A failed write of progress does not stop the run.
+            let _ = writeln!(
+                stderr(),
+                "storm: {answered} of {total} deliveries, {effects} effects, {crashes} crashes"
+            );
+        }
     }
 }

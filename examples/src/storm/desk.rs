@@ -1,20 +1,30 @@
-//! [`Desk`]: how a worker handles a delivery.
+//! A worker process, and its [`Desk`]: how it handles a delivery.
 
+use std::io::{self, BufRead, Write, stdin, stdout};
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
     BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Fingerprint, IdempotencyStoreExt as _,
-    InFlight, Response,
+    Response,
 };
+use idem_queue::Backoff;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep};
 
 use super::args::Sabotage;
-use super::backend::{Backend, RETENTION, Settlement};
-use super::entry::Entry;
+use super::backend::{self, Backend, Entry, Location, RETENTION, Settlement};
 use super::input::key;
-use super::point::Point;
-use super::protocol::{End, Order, Outcome, Report};
-use super::worker::say;
+use super::probe::{Point, Probe};
+use super::protocol::{End, Order, Outcome, Report, Setup};
+use super::stop::{OrStop, Stop, chain};
+
+/// The argument that makes the command a worker.
+pub(crate) const ARGUMENT: &str = "storm-worker";
+
+/// The pause before a worker tries again to reach the store.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a delivery may wait for an unreachable store or for the holder of its key.
 pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,13 +32,98 @@ pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum duration of the work, in milliseconds.
 const MAX_WORK: u64 = 4;
 
+/// Returns whether this process was started as a worker.
+pub(crate) fn is_requested() -> bool {
+    let first = std::env::args_os().nth(1);
+    first.is_some_and(|first| first == ARGUMENT)
+}
+
+/// Handles deliveries until standard input ends, by the parent's choice or with the parent.
+pub(crate) fn main() -> ExitCode {
+    let Err(stop) = run() else {
+        return ExitCode::SUCCESS;
+    };
+    let message = stop.to_string();
+    say(&Report::Fatal { message });
+    stop.code()
+}
+
+fn run() -> Result<(), Stop> {
+    let mut first = String::new();
+    stdin()
+        .read_line(&mut first)
+        .or_stop("a worker cannot read its set-up")?;
+    if first.is_empty() {
+        return Ok(());
+    }
+    let setup = serde_json::from_str(&first)
+        .or_stop("this is a worker of `storm`, and not for people to start")?;
+    let (sender, orders) = unbounded_channel();
+    std::thread::spawn(move || read_orders(&sender));
+    serve(setup, orders)
+}
+
+/// Only reads, so that the parent can always write. When the input ends, the parent has all its
+/// answers or is gone; then the process ends, whatever it is doing.
+fn read_orders(orders: &UnboundedSender<Order>) {
+    for line in stdin().lock().lines() {
+        // An unreadable line is one that the parent could not finish.
+        let order = line.and_then(|line| Ok(serde_json::from_str(&line)?));
+        let Ok(Ok(())) = order.map(|order| orders.send(order)) else {
+            break;
+        };
+    }
+    std::process::exit(0);
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(), Stop> {
+    let desk = Arc::new(Desk {
+        backend: open(&setup.location).await?,
+        setup,
+    });
+    say(&Report::Ready);
+    while let Some(order) = orders.recv().await {
+        let desk = Arc::clone(&desk);
+        // A separate task, so that a panic is reported, too.
+        let handled = tokio::spawn(async move { desk.handle(&order).await });
+        tokio::spawn(async move {
+            let handled = handled.await.unwrap_or_else(|panic| Err(panic.into()));
+            say(&handled.unwrap_or_else(|error| Report::Fatal {
+                message: chain(&*error),
+            }));
+        });
+    }
+    Ok(())
+}
+
+/// Opens the store. The parent has reached it before, so an error means that the server is away for
+/// a while: a worker is often started while it restarts.
+async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
+    let begun = Instant::now();
+    loop {
+        match backend::open(location).await {
+            Err(_) if begun.elapsed() < RETRY_TIMEOUT => sleep(PAUSE).await,
+            opened => return opened,
+        }
+    }
+}
+
+/// Writes the report at once. The parent always reads, so this does not block for long; if the
+/// parent is gone, this process has no reason to continue.
+pub(crate) fn say(report: &Report) {
+    let mut out = stdout().lock();
+    let written = serde_json::to_writer(&mut out, report).map_err(io::Error::from);
+    if written.and_then(|()| writeln!(out)).is_err() {
+        std::process::exit(1);
+    }
+}
+
 /// Handles deliveries: claims, works, settles, answers.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) backend: Box<dyn Backend>,
-    pub(crate) lease: Duration,
-    pub(crate) sabotage: Option<Sabotage>,
-    pub(crate) worker: String,
+    pub(crate) setup: Setup,
 }
 
 impl Desk {
@@ -39,20 +134,23 @@ impl Desk {
             crash: order.crash,
         };
         let fingerprint = Fingerprint::json(order.payload.get())?;
-        let mut progress = Progress::new();
-        let (outcome, receipt) = match self.sabotage {
-            Some(Sabotage::NoClaim) => self.without_claim(order, &fingerprint).await?,
-            _ => self.once(order, fingerprint, probe, &mut progress).await?,
+        let end = match self.setup.sabotage {
+            Some(Sabotage::NoClaim) => {
+                let entry = self.entry(order, &fingerprint);
+                self.backend.append(&entry).await?;
+                End {
+                    outcome: Outcome::Fresh,
+                    waited: false,
+                    fenced: 0,
+                    receipt: entry.receipt(),
+                }
+            }
+            _ => self.once(order, fingerprint, probe).await?,
         };
         probe.leave().await;
         Ok(Report::Handled {
             delivery: order.delivery,
-            end: End {
-                outcome,
-                waited: progress.waited,
-                fenced: progress.fenced,
-                receipt: String::from_utf8(receipt)?,
-            },
+            end,
         })
     }
 
@@ -64,100 +162,92 @@ impl Desk {
         order: &Order,
         fingerprint: Fingerprint,
         probe: Probe,
-        progress: &mut Progress,
-    ) -> Result<(Outcome, Vec<u8>), BoxError> {
+    ) -> Result<End, BoxError> {
+        let store = self.backend.store();
+        let deadline = Instant::now() + RETRY_TIMEOUT;
+        let backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
         let mut request = self.request(order, fingerprint)?;
-        loop {
-            let retry_timeout = progress.retry_timeout()?;
-            match self
-                .backend
-                .store()
-                .claim_retrying(&request, retry_timeout)
-                .await?
-            {
+        let (mut pauses, mut waited, mut fenced) = (0, false, 0);
+        let (outcome, response) = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let seconds = RETRY_TIMEOUT.as_secs();
+                return Err(format!("a delivery had no outcome after {seconds} s").into());
+            }
+            let max_pause = match store.claim_retrying(&request, left).await? {
                 ClaimOutcome::Acquired(claim) => {
                     match self.work(order, claim, &fingerprint, probe).await {
-                        Ok(receipt) => return Ok((Outcome::Fresh, receipt)),
-                        Err(error) if is_claim_lost(&error) => {
-                            progress.fenced += 1;
-                            request = self.request(order, fingerprint)?;
-                        }
-                        Err(error) if is_retryable(&error) => progress.pause().await,
-                        Err(error) => return Err(error),
+                        Ok(response) => break (Outcome::Fresh, response),
+                        Err(error) => match error.downcast_ref::<Error>() {
+                            Some(own) if own.is_claim_lost() => {
+                                fenced += 1;
+                                request = self.request(order, fingerprint)?;
+                                Duration::ZERO
+                            }
+                            Some(own) if !own.is_retryable() => return Err(error),
+                            // Without an error of the store, it is the driver's connection error,
+                            // or occurs again at the next try.
+                            _ => Duration::MAX,
+                        },
                     }
                 }
-                ClaimOutcome::InFlight(in_flight) => progress.wait(&in_flight).await,
-                ClaimOutcome::Completed(completed) => {
-                    return Ok((Outcome::Replay, completed.response.body().to_vec()));
+                ClaimOutcome::InFlight(in_flight) => {
+                    waited = true;
+                    // Not longer than the holder may hold the key.
+                    in_flight.lease_remaining() + Duration::from_millis(1)
                 }
-                ClaimOutcome::Conflict(_) => return Ok((Outcome::Conflict, Vec::new())),
+                ClaimOutcome::Completed(completed) => break (Outcome::Replay, completed.response),
+                ClaimOutcome::Conflict(_) => break (Outcome::Conflict, Response::new(409, "")),
                 ClaimOutcome::Failed(_) => {
                     return Err("a failure was found; none is recorded".into());
                 }
-            }
-        }
+            };
+            pauses += 1;
+            sleep(backoff.after(pauses).min(max_pause)).await;
+        };
+        Ok(End {
+            outcome,
+            waited,
+            fenced,
+            receipt: String::from_utf8(response.body().to_vec())?,
+        })
     }
 
     fn request(&self, order: &Order, fingerprint: Fingerprint) -> Result<ClaimRequest, Error> {
         Ok(ClaimRequest::new(key(&order.key)?, fingerprint)
-            .with_lease(self.lease)
+            .with_lease(self.setup.lease)
             .with_retention(RETENTION))
     }
 
-    /// Does the work under the claim, and settles it.
+    /// Does the work under the claim, and settles it. Returns the stored answer.
     async fn work(
         &self,
         order: &Order,
         claim: Claim,
         fingerprint: &Fingerprint,
         probe: Probe,
-    ) -> Result<Vec<u8>, BoxError> {
+    ) -> Result<Response, BoxError> {
         probe.pass(Point::Claimed).await;
         some_work().await;
         probe.pass(Point::Working).await;
         some_work().await;
-        let entry = Entry {
-            token: claim.token().as_i64(),
-            attempts: i64::from(claim.attempts()),
-            ..self.entry(order, fingerprint)
-        };
+        let entry = self.entry(order, fingerprint).under(&claim);
         let settlement = Settlement {
             response: entry.response(),
             claim,
             entry,
             probe,
         };
-        let response = self.settle(&settlement).await?;
-        Ok(response.body().to_vec())
-    }
-
-    /// Commits the settlement and returns the stored answer.
-    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
-        let Settlement {
-            claim,
-            entry,
-            response,
-            probe,
-        } = settlement;
-        match self.sabotage {
-            None | Some(Sabotage::NoClaim) => return self.backend.settle(settlement).await,
-            Some(Sabotage::TwoTransactions) => self.backend.append(entry).await?,
+        match self.setup.sabotage {
+            None | Some(Sabotage::NoClaim) => return self.backend.settle(&settlement).await,
+            Some(Sabotage::TwoTransactions) => self.backend.append(&settlement.entry).await?,
             Some(Sabotage::NoEffect) => {}
         }
         probe.pass(Point::Uncommitted).await;
+        let (claim, response) = (settlement.claim, settlement.response);
         let store = self.backend.store();
-        store.complete(claim, response, RETENTION).await?;
-        Ok(response.clone())
-    }
-
-    async fn without_claim(
-        &self,
-        order: &Order,
-        fingerprint: &Fingerprint,
-    ) -> Result<(Outcome, Vec<u8>), BoxError> {
-        let entry = self.entry(order, fingerprint);
-        self.backend.append(&entry).await?;
-        Ok((Outcome::Fresh, entry.receipt()))
+        store.complete(&claim, &response, RETENTION).await?;
+        Ok(response)
     }
 
     /// Returns the effect of a delivery without a claim.
@@ -165,10 +255,9 @@ impl Desk {
         Entry {
             key: order.key.clone(),
             fingerprint: fingerprint.to_string(),
-            token: 0,
-            attempts: 0,
             delivery: i64::from(order.delivery),
-            worker: self.worker.clone(),
+            worker: self.setup.location.worker.clone(),
+            ..Entry::default()
         }
     }
 }
@@ -176,97 +265,4 @@ impl Desk {
 /// Replaces calls to other services.
 async fn some_work() {
     sleep(Duration::from_millis(rand::random_range(0..=MAX_WORK / 2))).await;
-}
-
-fn is_claim_lost(error: &BoxError) -> bool {
-    let error = error.downcast_ref::<Error>();
-    error.is_some_and(Error::is_claim_lost)
-}
-
-/// An error that is not the store's is the driver's connection error, or occurs again at the next
-/// try.
-fn is_retryable(error: &BoxError) -> bool {
-    let error = error.downcast_ref::<Error>();
-    error.is_none_or(Error::is_retryable)
-}
-
-/// The time limit of a delivery, and the obstacles that it met.
-#[derive(Debug)]
-struct Progress {
-    deadline: Instant,
-    pause: Duration,
-    waited: bool,
-    fenced: u32,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self {
-            deadline: Instant::now() + RETRY_TIMEOUT,
-            pause: Duration::from_millis(2),
-            waited: false,
-            fenced: 0,
-        }
-    }
-
-    fn retry_timeout(&self) -> Result<Duration, String> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let seconds = RETRY_TIMEOUT.as_secs();
-            return Err(format!("a delivery had no outcome after {seconds} s"));
-        }
-        Ok(left)
-    }
-
-    /// Waits for the holder, but not longer than it may hold the key.
-    async fn wait(&mut self, in_flight: &InFlight) {
-        self.waited = true;
-        let max_pause = in_flight.lease_remaining() + Duration::from_millis(1);
-        self.pause_at_most(max_pause).await;
-    }
-
-    async fn pause(&mut self) {
-        self.pause_at_most(Duration::MAX).await;
-    }
-
-    /// Sleeps for a doubling pause, with jitter, so that deliveries that failed together do not
-    /// come back together.
-    async fn pause_at_most(&mut self, max_pause: Duration) {
-        let jittered = self.pause.mul_f64(rand::random_range(0.5..=1.0));
-        sleep(jittered.min(max_pause)).await;
-        self.pause = (self.pause * 2).min(Duration::from_millis(100));
-    }
-}
-
-/// The point where a delivery is killed.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Probe {
-    delivery: u32,
-    crash: Option<Point>,
-}
-
-impl Probe {
-    /// Passes the point, except when it is the one to be killed at: then it reports that and waits
-    /// for the kill.
-    pub(crate) async fn pass(self, point: Point) {
-        if self.crash == Some(point) {
-            self.stand(point).await;
-        }
-    }
-
-    /// The last point. A crash planned for an earlier point, which a duplicate does not pass,
-    /// happens here.
-    async fn leave(self) {
-        if self.crash.is_some() {
-            self.stand(Point::Unanswered).await;
-        }
-    }
-
-    async fn stand(self, point: Point) {
-        say(&Report::Reached {
-            delivery: self.delivery,
-            point,
-        });
-        std::future::pending::<()>().await;
-    }
 }

@@ -1,19 +1,20 @@
 //! [`Lane`]: a series of worker processes, and their deliveries.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::process::ExitStatus;
-use std::sync::Arc;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::mpsc::UnboundedSender;
+use serde::Serialize;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::plan::Plan;
-use super::point::Point;
-use super::process::Process;
+use super::desk::ARGUMENT;
+use super::plan::{Plan, Workload};
+use super::probe::Point;
 use super::protocol::{Order, Report, Setup};
-use super::stop::Stop;
-use super::tally::Event;
-use super::workload::Workload;
+use super::stop::{OrStop, Stop};
+use super::tally::Tally;
 
 /// After this many processes in a row that die without a report the lane gives up.
 const MAX_SILENT_DEATHS: u32 = 5;
@@ -25,13 +26,21 @@ pub(crate) struct Storm {
     pub(crate) plan: Plan,
     pub(crate) setup: Setup,
     pub(crate) concurrency: u32,
+    pub(crate) tally: Mutex<Tally>,
+}
+
+impl Storm {
+    /// Changes or reads the tally.
+    pub(crate) fn with_tally<T>(&self, with: impl FnOnce(&mut Tally) -> T) -> T {
+        with(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// An at-least-once sender: it sends its deliveries in order, several at once, and repeats them
 /// until they are acknowledged.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    storm: Arc<Storm>,
+pub(crate) struct Lane<'a> {
+    storm: &'a Storm,
     number: u32,
     waiting: VecDeque<u32>,
     under_way: BTreeSet<u32>,
@@ -41,11 +50,10 @@ pub(crate) struct Lane {
     /// Whether the lane has killed the current process.
     killed: bool,
     silent_deaths: u32,
-    events: UnboundedSender<Event>,
 }
 
-impl Lane {
-    pub(crate) fn new(storm: Arc<Storm>, number: u32, events: UnboundedSender<Event>) -> Self {
+impl<'a> Lane<'a> {
+    pub(crate) fn new(storm: &'a Storm, number: u32) -> Self {
         Self {
             waiting: storm.plan.share(number),
             storm,
@@ -55,7 +63,6 @@ impl Lane {
             crashed: HashSet::new(),
             killed: false,
             silent_deaths: 0,
-            events,
         }
     }
 
@@ -63,10 +70,8 @@ impl Lane {
     pub(crate) async fn run(mut self) -> Result<(), Stop> {
         let mut generation = 0;
         while !self.waiting.is_empty() {
-            let setup = Setup {
-                worker: format!("{}.{generation}", self.number),
-                ..self.storm.setup.clone()
-            };
+            let mut setup = self.storm.setup.clone();
+            setup.location.worker = format!("{}.{generation}", self.number);
             let mut process = Process::start(&setup).await?;
             self.killed = false;
             self.silent_deaths += 1;
@@ -87,11 +92,9 @@ impl Lane {
                 self.silent_deaths = 0;
                 self.under_way.remove(&delivery);
                 let sent = self.first_sent.remove(&delivery);
-                self.notify(Event::Answered {
-                    delivery,
-                    end,
-                    latency: sent.map(|sent| sent.elapsed()).unwrap_or_default(),
-                });
+                let latency = sent.map(|sent| sent.elapsed()).unwrap_or_default();
+                self.storm
+                    .with_tally(|tally| tally.answered(delivery, end, latency));
                 self.send_more(process).await?;
             }
             Report::Reached { delivery, point } => self.crash(delivery, point, process),
@@ -112,7 +115,7 @@ impl Lane {
         self.silent_deaths = 0;
         process.kill();
         self.crashed.insert(delivery);
-        self.notify(Event::Crashed(Some(point)));
+        self.storm.with_tally(|tally| tally.crashed(Some(point)));
     }
 
     /// Sends deliveries up to the limit; ends the process when all are done.
@@ -123,7 +126,7 @@ impl Lane {
             };
             self.under_way.insert(delivery);
             self.first_sent.entry(delivery).or_insert_with(Instant::now);
-            process.send(&self.order(delivery)).await?;
+            process.write(&self.order(delivery)).await?;
         }
         if self.under_way.is_empty() {
             process.dismiss();
@@ -132,7 +135,7 @@ impl Lane {
     }
 
     fn order(&self, delivery: u32) -> Order {
-        let Storm { workload, plan, .. } = &*self.storm;
+        let Storm { workload, plan, .. } = self.storm;
         let planned = plan.deliveries[delivery as usize];
         let variant = &workload.variants[planned.variant as usize];
         Order {
@@ -156,12 +159,103 @@ impl Lane {
                 "worker processes end before they have answered anything ({status}); what they wrote is above"
             )));
         }
-        self.notify(Event::Crashed(None));
+        self.storm.with_tally(|tally| tally.crashed(None));
+        Ok(())
+    }
+}
+
+/// A running worker process; killed when it is dropped.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    /// `None` when there is nothing more to send, which ends the worker.
+    orders: Option<ChildStdin>,
+    reports: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts this program again, as a worker.
+    async fn start(setup: &Setup) -> Result<Self, Stop> {
+        let failed = "a worker process cannot be started; try fewer --processes";
+        let program = std::env::current_exe().or_stop(failed)?;
+        let mut child = Command::new(program)
+            .arg(ARGUMENT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .or_stop(failed)?;
+        let (Some(orders), Some(reports)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Stop::new("a worker process has no pipes"));
+        };
+        let mut process = Self {
+            child,
+            orders: Some(orders),
+            reports: BufReader::new(reports),
+        };
+        process.write(setup).await?;
+        Ok(process)
+    }
+
+    /// Writes a document on a line of its own.
+    async fn write(&mut self, document: &(impl Serialize + Sync)) -> Result<(), Stop> {
+        let line = serde_json::to_vec(document);
+        let mut line = line.or_stop("a delivery cannot be written")?;
+        line.push(b'\n');
+        if let Some(orders) = &mut self.orders {
+            // A dead worker cannot be written to; the lane repeats what it did not acknowledge.
+            let _ = orders.write_all(&line).await;
+        }
         Ok(())
     }
 
-    fn notify(&self, event: Event) {
-        // When the run was given up, there is no receiver.
-        let _ = self.events.send(event);
+    /// Returns the worker's next report; `None` when it is dead and all its reports were read.
+    async fn report(&mut self) -> Result<Option<Report>, Stop> {
+        let line = whole_line(&mut self.reports).await;
+        let Some(line) = line.or_stop("a worker's reports cannot be read")? else {
+            return Ok(None);
+        };
+        let report = serde_json::from_slice(&line).map(Some);
+        report.or_stop("a worker wrote a line that is no report; is something else printing?")
+    }
+
+    /// Closes the worker's input, which ends the worker.
+    fn dismiss(&mut self) {
+        self.orders = None;
+    }
+
+    /// Kills the worker (SIGKILL). There may still be reports to read.
+    fn kill(&mut self) {
+        // The only possible error is that it is already dead.
+        let _ = self.child.start_kill();
+    }
+
+    /// Waits until the worker has ended.
+    async fn ended(mut self) -> Result<ExitStatus, Stop> {
+        self.dismiss();
+        let ended = self.child.wait().await;
+        ended.or_stop("a worker process cannot be waited for")
+    }
+}
+
+/// Returns the next line. A line without its end was cut off by a kill, and does not count.
+async fn whole_line(reader: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line).await?;
+    Ok(line.ends_with(b"\n").then_some(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn half_a_line_was_not_said() {
+        let mut reader = &b"{\"a\":1}\n{\"b\":2}\n{\"c\":"[..];
+        let mut lines = Vec::new();
+        while let Some(line) = whole_line(&mut reader).await.unwrap() {
+            lines.push(line);
+        }
+        assert_eq!(lines, [b"{\"a\":1}\n", b"{\"b\":2}\n"]);
     }
 }

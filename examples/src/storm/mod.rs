@@ -19,12 +19,12 @@
 //! effect.
 //!
 //! Redis has no such transaction. There the effect is a call to a service that has one effect for
-//! one key (`backend/redis`), and the derived key makes it exact. A cache in front
+//! one key (`backend/redis.rs`), and the derived key makes it exact. A cache in front
 //! (`backend/hybrid.rs`) changes neither.
 //!
 //! # Where crashes happen
 //!
-//! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches
+//! The seed decides which deliveries crash and at which point (`probe.rs`). A worker that reaches
 //! the point reports it and waits, perhaps in the middle of its transaction; the parent kills it
 //! (SIGKILL). All other work of this process dies at whatever point it has reached. The parent
 //! reads the remaining output of the dead process, drops an unfinished last line, starts a new
@@ -35,23 +35,16 @@ mod args;
 mod audit;
 pub(crate) mod backend;
 mod conduct;
-pub(crate) mod desk;
-pub(crate) mod entry;
+mod desk;
 mod input;
 mod lane;
 mod plan;
-mod point;
-mod pointer;
-mod process;
-mod progress;
+pub(crate) mod probe;
 mod protocol;
 mod report;
 pub(crate) mod seat;
 pub(crate) mod stop;
 mod tally;
-pub(crate) mod url;
-mod worker;
-mod workload;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -61,8 +54,8 @@ use clap::Parser;
 /// Runs the command: `storm`, or one of its workers.
 #[must_use]
 pub fn main() -> ExitCode {
-    if worker::is_requested() {
-        return worker::main();
+    if desk::is_requested() {
+        return desk::main();
     }
     match conduct::conduct(&args::Args::parse()) {
         Ok(code) => code,

@@ -11,19 +11,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::args::Sabotage;
-use super::point::Point;
+use super::backend::Location;
+use super::probe::Point;
 
 /// The first line that a worker reads. It is not on the command line, because the URL may hold a
 /// password.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    pub(crate) store: String,
-    pub(crate) namespace: String,
-    pub(crate) connections: u32,
+    #[serde(flatten)]
+    pub(crate) location: Location,
     pub(crate) lease: Duration,
     pub(crate) sabotage: Option<Sabotage>,
-    /// See [`Entry::worker`](super::entry::Entry::worker).
-    pub(crate) worker: String,
 }
 
 /// Every other line that a worker reads: a delivery.
@@ -73,11 +71,4 @@ pub(crate) enum Outcome {
     Replay,
     /// The key belongs to another payload: refused.
     Conflict,
-}
-
-/// Returns the document as a line.
-pub(crate) fn line(document: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = serde_json::to_vec(document)?;
-    line.push(b'\n');
-    Ok(line)
 }

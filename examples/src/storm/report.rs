@@ -1,18 +1,19 @@
 //! [`Report`]: the result, for people and for machines.
 
+use std::collections::BTreeMap;
 use std::io::{Write, stdout};
-use std::sync::Arc;
 use std::time::Duration;
 
+use idem_core::Fingerprint;
 use indicatif::HumanCount;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::args::Args;
 use super::audit::{Audit, Violation};
-use super::lane::Storm;
-use super::point::Point;
+use super::plan::Workload;
+use super::probe::Point;
 use super::tally::Tally;
-use crate::report::{Table, time};
+use crate::report::Report as Table;
 
 /// The maximum number of keys at fault that are listed.
 const MAX_LISTED: usize = 20;
@@ -30,7 +31,9 @@ pub(crate) struct Report {
     pub(crate) shown: String,
     /// The location of the data, if it was kept.
     pub(crate) kept: Option<String>,
-    pub(crate) storm: Arc<Storm>,
+    pub(crate) workload: Workload,
+    /// The digest of the plan.
+    pub(crate) plan: Fingerprint,
     pub(crate) tally: Tally,
     pub(crate) audit: Audit,
 }
@@ -44,7 +47,7 @@ impl Report {
     /// Writes everything to standard output. If that fails, the exit status still shows the
     /// result.
     pub(crate) fn print(&self, with_json: bool) {
-        let mut text = format!("{}\n{}\n{}", self.head(), self.table(), self.conclusion());
+        let mut text = format!("{}\n{}", self.table(), self.conclusion());
         if let Some(kept) = &self.kept {
             text += &format!("Left behind: {kept}.\n");
         }
@@ -55,22 +58,15 @@ impl Report {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    fn head(&self) -> String {
-        let Args {
-            processes,
-            concurrency,
-            ..
-        } = self.args;
-        let plural = if processes == 1 { "" } else { "es" };
-        format!(
-            "{} ({}), {processes} process{plural} × {concurrency} at once, seed {}\n",
-            self.product, self.shown, self.seed
-        )
-    }
-
     fn table(&self) -> Table {
         let Self { tally, audit, .. } = self;
-        Table::of(&format!(
+        let (processes, concurrency) = (self.args.processes, self.args.concurrency);
+        let plural = if processes == 1 { "" } else { "es" };
+        let mut table = Table::new(format!(
+            "{} ({}), {processes} process{plural} × {concurrency} at once, seed {}",
+            self.product, self.shown, self.seed
+        ));
+        table.rows(&format!(
             "requests\t{}\t{}\n\
              deliveries\t{}\t{} per second\n\
              effects\t{}\t{}\n\
@@ -78,10 +74,7 @@ impl Report {
              conflicts\t{}\tanother payload under the same key: refused\n\
              waits\t{}\tmet a request that was being worked on\n\
              takeovers\t{}\tof a claim whose lease had ended\n\
-             crashes\t{}\t{}\n\
-             latency p50\t{}\tfrom first sending to answer\n\
-             latency p99\t{}\tcrashes and waits included\n\
-             elapsed\t{}\t",
+             crashes\t{}\t{}",
             HumanCount(self.requests()),
             self.about_requests(),
             HumanCount(tally.answered),
@@ -94,18 +87,20 @@ impl Report {
             HumanCount(audit.takeovers),
             HumanCount(tally.all_crashes()),
             self.about_crashes(),
-            time(tally.latency(0.50)),
-            time(tally.latency(0.99)),
-            time(tally.elapsed),
-        ))
+        ));
+        let [median, slow] = [0.50, 0.99].map(|quantile| tally.latency(quantile));
+        table.time("latency p50", median, "from first sending to answer");
+        table.time("latency p99", slow, "crashes and waits included");
+        table.time("elapsed", tally.elapsed, "");
+        table
     }
 
     fn requests(&self) -> u64 {
-        self.storm.workload.keys.len() as u64
+        self.workload.keys.len() as u64
     }
 
     fn about_requests(&self) -> String {
-        let workload = &self.storm.workload;
+        let workload = &self.workload;
         let mut remark = format!("each delivered {} times", self.args.retries);
         let lines = workload.lines.len() as u64;
         if lines != self.requests() {
@@ -132,9 +127,8 @@ impl Report {
 
     fn about_crashes(&self) -> String {
         let names = Point::ALL.iter().map(|point| point.name());
-        let remarks: Vec<String> = names
-            .chain(["not planned"])
-            .zip(self.tally.crashes)
+        let counts = names.chain(["not planned"]).zip(self.tally.crashes);
+        let remarks: Vec<String> = counts
             .filter(|(_, count)| *count > 0)
             .map(|(name, count)| format!("{name} {}", HumanCount(count)))
             .collect();
@@ -151,7 +145,7 @@ impl Report {
             HumanCount(violations.len() as u64),
             count(self.requests(), "request")
         );
-        for Violation { key, reason, .. } in violations.iter().take(MAX_LISTED) {
+        for Violation { key, reason, .. } in self.listed() {
             text += &format!("  {key}: {reason}\n");
         }
         if violations.len() > MAX_LISTED {
@@ -161,26 +155,21 @@ impl Report {
         text
     }
 
+    fn listed(&self) -> &[Violation] {
+        let violations = &self.audit.violations;
+        &violations[..violations.len().min(MAX_LISTED)]
+    }
+
     fn json(&self) -> Value {
-        let Self {
-            args, tally, audit, ..
-        } = self;
-        let crashes: Map<String, Value> = Point::ALL
-            .iter()
-            .map(|point| (point.name().to_owned(), tally.crashes[point.index()].into()))
-            .collect();
-        let offending: Vec<Value> = audit
-            .violations
-            .iter()
-            .take(MAX_LISTED)
-            .map(|Violation { key, reason, rows }| json!({"key": key, "reason": reason, "effects": rows}))
-            .collect();
+        let (args, tally, audit) = (&self.args, &self.tally, &self.audit);
+        let names = Point::ALL.map(Point::name);
+        let crashes: BTreeMap<_, _> = names.into_iter().zip(tally.crashes).collect();
         json!({
             "requests": self.requests(),
             "deliveries": tally.answered,
             "effects": audit.effects,
             "violations": audit.violations.len(),
-            "offending": offending,
+            "offending": self.listed(),
             "replays": tally.replays,
             "waits": tally.waits,
             "conflicts": tally.conflicts,
@@ -189,13 +178,13 @@ impl Report {
             "crashes_by_point": crashes,
             "fresh": tally.fresh,
             "fenced": tally.fenced,
-            "refused_lines": self.storm.workload.refused,
+            "refused_lines": self.workload.refused,
             "p50_ms": millis(tally.latency(0.50)),
             "p99_ms": millis(tally.latency(0.99)),
             "deliveries_per_second": (tally.per_second() * 10.0).round() / 10.0,
             "seconds": millis(tally.elapsed).round() / 1e3,
             "seed": self.seed,
-            "plan": self.storm.plan.digest.to_string(),
+            "plan": self.plan.to_string(),
             "store": self.store,
             "product": self.product,
             "processes": args.processes,

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use idem_sqlite::sqlx::sqlite::SqliteConnectOptions;
+use idem_stores::ServerUrl;
 use tempfile::TempDir;
 
 use super::backend::Location;
 use super::stop::{OrStop, Stop};
-use super::url;
 
 /// The location of the data, and what has to be removed with it.
 #[derive(Debug)]
@@ -17,8 +17,9 @@ pub(crate) struct Seat {
     pub(crate) location: Location,
     /// The URL without a password.
     pub(crate) shown: String,
+    /// The temporary folder, which is removed when it is dropped.
     folder: Option<TempDir>,
-    /// The SQLite file of `--store`, and whether it existed before.
+    /// The SQLite file, and whether it existed before.
     file: Option<(PathBuf, bool)>,
 }
 
@@ -33,42 +34,41 @@ impl Seat {
         program: &str,
         connections: u32,
     ) -> Result<Self, Stop> {
-        let location = |url| Location {
-            url,
-            namespace: format!("idem_{program}_{:08x}", rand::random::<u32>()),
-            connections,
-            worker: String::new(),
+        let mut folder = None;
+        let url = match store {
+            Some(store) => store.to_owned(),
+            None => {
+                let made = tempfile::Builder::new()
+                    .prefix(&format!("idem-{program}-"))
+                    .tempdir()
+                    .or_stop("no temporary folder can be made")?;
+                let path = folder.insert(made).path().join(format!("{program}.db"));
+                format!("sqlite:{}", escaped(&path))
+            }
         };
-        let Some(store) = store else {
-            let folder = tempfile::Builder::new()
-                .prefix(&format!("idem-{program}-"))
-                .tempdir()
-                .or_stop("no temporary folder can be made")?;
-            let path = folder.path().join(format!("{program}.db"));
-            return Ok(Self {
-                location: location(format!("sqlite:{}", escaped(&path))),
-                shown: "temporary file".to_owned(),
-                folder: Some(folder),
-                file: None,
-            });
-        };
-        let tiers = url::tiers(store);
-        let database = tiers.map_or(store, |(_, database)| database);
+        let tiers = tiers(&url);
+        let database = tiers.map_or(&*url, |(_, database)| database);
         if database == "sqlite:" {
             return Err(Stop::new("--store: `sqlite:` needs a file, sqlite:PATH"));
         }
         let path = sqlite_path(database);
         let mut shown = match &path {
+            Some(_) if folder.is_some() => "temporary file".to_owned(),
             Some(path) => path.display().to_string(),
-            None => url::without_credentials(database),
+            None => without_credentials(database),
         };
         if let Some((cache, _)) = tiers {
-            shown = format!("{shown} behind {}", url::without_credentials(cache));
+            shown = format!("{shown} behind {}", without_credentials(cache));
         }
         Ok(Self {
-            location: location(store.to_owned()),
+            location: Location {
+                url,
+                namespace: format!("idem_{program}_{:08x}", rand::random::<u32>()),
+                connections,
+                worker: String::new(),
+            },
             shown,
-            folder: None,
+            folder,
             file: path.map(|path| (path.clone(), path.exists())),
         })
     }
@@ -79,20 +79,21 @@ impl Seat {
             folder.disable_cleanup(true);
         }
         let Location { url, namespace, .. } = &self.location;
-        let database = url::tiers(url).map_or(&**url, |(_, database)| database);
-        match url::scheme(database) {
-            "sqlite" => format!("{database}, tables {namespace}_records and {namespace}_ledger"),
-            scheme if url::is_redis(scheme) => {
-                format!("keys {namespace}:r:* for records, stream {{{namespace}}}:ledger")
+        let database = tiers(url).map_or(&**url, |(_, database)| database);
+        match Product::of(database) {
+            Ok(Product::Sqlite) => {
+                format!("{database}, tables {namespace}_records and {namespace}_ledger")
+            }
+            Ok(Product::Redis) => {
+                format!("keys {namespace}:r:* for records, stream {namespace}:{{ledger}}")
             }
             _ => format!("schema or database {namespace}, tables idem_records and ledger"),
         }
     }
 
     /// Removes what did not exist before the run. The store is closed by now.
-    pub(crate) fn clear(self, keep: bool) {
+    pub(crate) fn clear(&self, keep: bool) {
         let Some((path, is_old)) = &self.file else {
-            // Dropping its handle removes the temporary folder.
             return;
         };
         let [wal, shm] = ["-wal", "-shm"].map(|suffix| {
@@ -130,6 +131,53 @@ fn escaped(path: &Path) -> String {
         .replace('?', "%3F")
 }
 
+/// A kind of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Product {
+    Sqlite,
+    Postgres,
+    MySql,
+    Mssql,
+    Mongo,
+    /// Redis or Valkey, the only one that can be a cache.
+    Redis,
+}
+
+impl Product {
+    /// Returns the kind of store at this URL; the scheme if there is none.
+    pub(crate) fn of(url: &str) -> Result<Self, &str> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        Ok(match scheme {
+            "sqlite" => Self::Sqlite,
+            "postgres" | "postgresql" => Self::Postgres,
+            "mysql" | "mariadb" => Self::MySql,
+            "mssql" | "sqlserver" => Self::Mssql,
+            "mongodb" => Self::Mongo,
+            "redis" | "rediss" | "valkey" | "valkeys" => Self::Redis,
+            unknown => return Err(unknown),
+        })
+    }
+}
+
+/// Splits `hybrid+CACHE+DATABASE` into cache and database. A plus sign alone may be part of a
+/// password.
+pub(crate) fn tiers(url: &str) -> Option<(&str, &str)> {
+    let rest = url.strip_prefix("hybrid+")?;
+    let splits = rest.match_indices('+');
+    let mut tiers = splits.map(|(at, plus)| (&rest[..at], &rest[at + plus.len()..]));
+    let tiers = tiers.find(|(_, database)| is_database(database))?;
+    (Product::of(rest) == Ok(Product::Redis)).then_some(tiers)
+}
+
+fn is_database(url: &str) -> bool {
+    Product::of(url).is_ok_and(|product| product != Product::Redis)
+}
+
+/// Returns `host:port/database` of a server's URL, or of each node's.
+pub(crate) fn without_credentials(urls: &str) -> String {
+    ServerUrl::from(urls).without_credentials()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +190,25 @@ mod tests {
         let path = Path::new("/a?/50%");
         assert_eq!(escaped(path), "/a%3F/50%25");
         assert_eq!(sqlite_path("sqlite:/a%3F/50%25").as_deref(), Some(path));
+    }
+
+    #[test]
+    fn a_hybrid_has_a_cache_and_a_database() {
+        for (url, tiers_of_it) in [
+            (
+                "hybrid+redis://:a+b@one:1+postgres://me:x+y@two/idem",
+                Some(("redis://:a+b@one:1", "postgres://me:x+y@two/idem")),
+            ),
+            (
+                "hybrid+redis://one,redis://two+sqlite:/a+b.db",
+                Some(("redis://one,redis://two", "sqlite:/a+b.db")),
+            ),
+            ("hybrid+redis://one", None),
+            ("hybrid+mysql://one+postgres://two", None),
+            ("hybrid+redis://one+redis://two", None),
+            ("redis://one", None),
+        ] {
+            assert_eq!(tiers(url), tiers_of_it, "{url}");
+        }
     }
 }

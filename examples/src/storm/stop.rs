@@ -21,14 +21,6 @@ impl Stop {
         }
     }
 
-    /// The same, with an error and all its causes.
-    pub(crate) fn because(
-        message: impl fmt::Display,
-        error: &(dyn std::error::Error + 'static),
-    ) -> Self {
-        Self::new(format!("{message}: {}", chain(error)))
-    }
-
     /// A signal ended the run: status 130, as in shells.
     pub(crate) fn interrupted() -> Self {
         Self {
@@ -64,7 +56,7 @@ pub(crate) trait OrStop<T> {
 
 impl<T, E: Into<BoxError>> OrStop<T> for Result<T, E> {
     fn or_stop(self, message: impl fmt::Display) -> Result<T, Stop> {
-        self.map_err(|error| Stop::because(message, &*error.into()))
+        self.map_err(|error| Stop::new(format!("{message}: {}", chain(&*error.into()))))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use idem_core::Fingerprint;
 
-use super::point::Point;
+use super::probe::Point;
 use super::protocol::{End, Outcome};
 
 /// The parts of an answer that the audit needs.
@@ -14,20 +14,6 @@ pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
     /// The fingerprint of the receipt's bytes; of no bytes without a receipt.
     pub(crate) receipt: Fingerprint,
-}
-
-/// An event of a lane.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A delivery was acknowledged.
-    Answered {
-        delivery: u32,
-        end: End,
-        /// The time since its first attempt.
-        latency: Duration,
-    },
-    /// A worker process died: killed at this point, or for another reason.
-    Crashed(Option<Point>),
 }
 
 /// The counts of a run.
@@ -42,7 +28,7 @@ pub(crate) struct Tally {
     pub(crate) waits: u64,
     /// Late holders whose commit was refused.
     pub(crate) fenced: u64,
-    /// The crashes, by [`Point::index`]; the last: not planned.
+    /// The crashes at each [`Point`]; the last: not planned.
     pub(crate) crashes: [u64; 5],
     latencies: Histogram<u64>,
     start: Instant,
@@ -69,33 +55,28 @@ impl Tally {
         }
     }
 
-    pub(crate) fn note(&mut self, event: Event) {
-        match event {
-            Event::Crashed(point) => {
-                self.crashes[point.map_or(Point::ALL.len(), Point::index)] += 1;
-            }
-            Event::Answered {
-                delivery,
-                end,
-                latency,
-            } => {
-                self.answers[delivery as usize] = Some(Answer {
-                    outcome: end.outcome,
-                    receipt: Fingerprint::raw(end.receipt),
-                });
-                self.answered += 1;
-                self.waits += u64::from(end.waited);
-                self.fenced += u64::from(end.fenced);
-                *match end.outcome {
-                    Outcome::Fresh => &mut self.fresh,
-                    Outcome::Replay => &mut self.replays,
-                    Outcome::Conflict => &mut self.conflicts,
-                } += 1;
-                let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-                self.latencies.saturating_record(micros);
-                self.elapsed = self.start.elapsed();
-            }
-        }
+    /// Counts a worker process that died: killed at this point, or for another reason.
+    pub(crate) fn crashed(&mut self, point: Option<Point>) {
+        self.crashes[point.map_or(Point::ALL.len(), |point| point as usize)] += 1;
+    }
+
+    /// Counts a delivery that was acknowledged, with the time since its first attempt.
+    pub(crate) fn answered(&mut self, delivery: u32, end: End, latency: Duration) {
+        self.answers[delivery as usize] = Some(Answer {
+            outcome: end.outcome,
+            receipt: Fingerprint::raw(end.receipt),
+        });
+        self.answered += 1;
+        self.waits += u64::from(end.waited);
+        self.fenced += u64::from(end.fenced);
+        *match end.outcome {
+            Outcome::Fresh => &mut self.fresh,
+            Outcome::Replay => &mut self.replays,
+            Outcome::Conflict => &mut self.conflicts,
+        } += 1;
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        self.latencies.saturating_record(micros);
+        self.elapsed = self.start.elapsed();
     }
 
     pub(crate) fn latency(&self, quantile: f64) -> Duration {

@@ -6,12 +6,15 @@
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
 
 /// What a program said and how it ended.
 pub(crate) struct Ran {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+    /// The last line of standard output; `null` if it is not JSON.
+    pub(crate) json: Value,
 }
 
 /// Returns the program with these arguments, and nothing to read.
@@ -29,9 +32,12 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Ran {
 
 impl From<Output> for Ran {
     fn from(output: Output) -> Self {
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        let last = stdout.lines().last().unwrap_or_default();
         Self {
             status: output.status.code().unwrap(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
+            json: serde_json::from_str(last).unwrap_or_default(),
+            stdout,
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
@@ -57,6 +63,14 @@ impl Ran {
         for reason in reasons {
             assert!(stderr.contains(reason), "{reason}: {stderr}");
         }
+    }
+
+    /// Returns a number of the JSON.
+    #[track_caller]
+    pub(crate) fn fact(&self, name: &str) -> u64 {
+        self.json[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no number `{name}`:\n{}{}", self.stdout, self.stderr))
     }
 
     /// Returns the sum of the numbers in the rows with this label and with a remark that ends so.

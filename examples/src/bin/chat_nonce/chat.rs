@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use idem_core::Nonce;
 use idem_redis::Enforce;
 use serde::{Deserialize, Serialize};
 
-use crate::http::Author;
-use crate::refusal::Refusal;
+use crate::http::{Author, Refusal};
 use crate::window::Window;
 
 /// The maximum length of a message, in characters.
@@ -43,21 +43,13 @@ pub(crate) struct Message {
 
 /// Messages and the nonces under which they were sent.
 pub(crate) struct Chat {
-    window: Window,
-    messages: Mutex<Vec<Message>>,
+    pub(crate) window: Window,
+    pub(crate) messages: Mutex<Vec<Message>>,
     /// How long storing a message takes, as with a slow database.
-    delay: Duration,
+    pub(crate) delay: Duration,
 }
 
 impl Chat {
-    pub(crate) fn new(window: Window, delay: Duration) -> Self {
-        Self {
-            window,
-            messages: Mutex::default(),
-            delay,
-        }
-    }
-
     /// Posts a message, except when this author has posted one with this nonce: then that one is
     /// the answer, even with another text or in another channel. Returns also whether it was posted
     /// before.
@@ -87,19 +79,13 @@ impl Chat {
         // Runs to its end in a task of its own, so that a client that disconnected finds the
         // message when it retries.
         let chat = Arc::clone(self);
-        let keep = move || async move { chat.keep(new).await };
+        let keep = async move { chat.keep(new).await };
         let nonce = draft.nonce.as_ref();
-        let posted = self
-            .window
-            .post(author.name(), nonce, enforce, keep)
-            .await?;
-        let found = self
-            .messages()
-            .iter()
-            .find(|it| it.id == posted.id)
-            .cloned();
-        let found = found.unwrap_or_else(|| message(&posted.id));
-        Ok((found, posted.is_duplicate))
+        let window = &self.window;
+        let (id, is_duplicate) = window.post(author.name(), nonce, enforce, keep).await?;
+        let messages = self.messages();
+        let found = messages.iter().find(|message| message.id == id).cloned();
+        Ok((found.unwrap_or_else(|| message(&id)), is_duplicate))
     }
 
     /// Stores a message and returns its id.
@@ -125,14 +111,13 @@ impl Chat {
 impl Draft {
     fn check(&self) -> Result<(), Refusal> {
         let chars = self.content.chars().count();
-        if self.content.trim().is_empty() {
-            return Err(Refusal::bad_request("a message without content"));
-        }
-        if chars > MAX_CHARS {
-            let reason =
-                format!("a message has at most {MAX_CHARS} characters, this one has {chars}");
-            return Err(Refusal::bad_request(reason));
-        }
-        Ok(())
+        let reason = if self.content.trim().is_empty() {
+            "a message without content".to_owned()
+        } else if chars > MAX_CHARS {
+            format!("a message has at most {MAX_CHARS} characters, this one has {chars}")
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(StatusCode::BAD_REQUEST, reason))
     }
 }

@@ -16,7 +16,8 @@
 //! The client creates a *nonce* for each message and requests its enforcement. Without an answer,
 //! it sends the same again, over either protocol. For five minutes the author's second message with
 //! this nonce is not posted, and the first one is the answer. Both handlers call `Chat::post`,
-//! which uses a [`Window`]: Redis's [`NonceWindow`], or records in another store.
+//! which uses a [`Window`]: Redis's
+//! [`NonceWindow`](idem_redis::NonceWindow), or records in another store.
 //!
 //! | | |
 //! | --- | --- |
@@ -30,22 +31,19 @@
 
 mod chat;
 mod http;
-mod refusal;
 mod socket;
 mod window;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use clap::Parser;
-use idem_core::{BoxError, Idempotency};
-use idem_examples::effects::Effects;
+use idem_core::BoxError;
 use idem_examples::report::exit;
-use idem_redis::{Config, NonceWindow, RedisStore};
 use tokio::net::TcpListener;
 
 use chat::Chat;
@@ -82,28 +80,15 @@ struct Args {
     delay: Duration,
 }
 
-/// Redis has its own window; a Redis cluster and all other stores keep a record for each nonce.
-async fn window(url: &str, args: &Args) -> Result<Window, BoxError> {
-    let is_redis = url.starts_with("redis") || url.starts_with("valkey");
-    if is_redis && !url.contains(',') {
-        let config = Config::new().with_namespace(args.namespace.clone())?;
-        let store = RedisStore::connect(url, config).await?;
-        let window = NonceWindow::new(store).with_window(args.window);
-        return Ok(Window::Redis(window.with_wait(args.wait)));
-    }
-    let store = Effects::open(url, &args.namespace).await?.store();
-    Ok(Window::in_store(
-        Idempotency::new(store),
-        args.window,
-        args.wait,
-    ))
-}
-
 async fn serve(args: Args) -> Result<bool, BoxError> {
     let folder = tempfile::Builder::new().prefix("idem-").tempdir()?;
     let embedded = format!("sqlite:{}", folder.path().join("chat.db").display());
     let url = args.store.as_deref().unwrap_or(&embedded);
-    let chat = Arc::new(Chat::new(window(url, &args).await?, args.delay));
+    let chat = Arc::new(Chat {
+        window: Window::open(url, &args).await?,
+        messages: Mutex::default(),
+        delay: args.delay,
+    });
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|error| format!("--listen {}: {error}", args.listen))?;
     println!("listening on http://{}", listener.local_addr()?);

@@ -9,8 +9,7 @@ use idem_core::Nonce;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::{Chat, Draft, Message};
-use crate::http::Author;
-use crate::refusal::Refusal;
+use crate::http::{Author, Refusal};
 
 /// The maximum size of a frame, in bytes.
 const MAX_FRAME: usize = 64 * 1024;

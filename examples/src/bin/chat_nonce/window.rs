@@ -5,11 +5,13 @@ use std::future::Future;
 use std::time::Duration;
 
 use idem_core::{
-    BusyPolicy, Fingerprint, Idempotency, Key, Nonce, Outcome, Policy, RunError, Work,
+    BoxError, BusyPolicy, Fingerprint, Idempotency, Key, Nonce, Policy, RunError, Work,
 };
-use idem_redis::{Enforce, NonceWindow};
+use idem_examples::effects::Effects;
+use idem_redis::{Config, Enforce, NonceWindow, Posted, RedisStore};
 
-use crate::refusal::Refusal;
+use crate::Args;
+use crate::http::Refusal;
 
 /// The operation of the nonces' keys.
 const OPERATION: &str = "chat.post";
@@ -22,44 +24,43 @@ pub(crate) enum Window {
     Store(Idempotency),
 }
 
-/// The id of a message, and whether it was posted before.
-pub(crate) struct Posted {
-    pub(crate) id: String,
-    pub(crate) is_duplicate: bool,
-}
-
 impl Window {
-    /// Uses records in the store of this engine, kept for `window`; a duplicate waits for `wait`.
-    pub(crate) fn in_store(idempotency: Idempotency, window: Duration, wait: Duration) -> Self {
+    /// Opens the nonces at this URL. Redis has its own window; a Redis cluster and all other stores
+    /// keep a record for each nonce.
+    pub(crate) async fn open(url: &str, args: &Args) -> Result<Self, BoxError> {
+        let is_redis = url.starts_with("redis") || url.starts_with("valkey");
+        if is_redis && !url.contains(',') {
+            let config = Config::new().with_namespace(args.namespace.clone())?;
+            let store = RedisStore::connect(url, config).await?;
+            let window = NonceWindow::new(store).with_window(args.window);
+            return Ok(Self::Redis(window.with_wait(args.wait)));
+        }
         let policy = Policy::default()
-            .with_lease(Duration::from_secs(10).min(window))
-            .with_retention(window)
-            .with_failure_retention(window)
-            .with_on_busy(BusyPolicy::wait(wait));
-        Self::Store(idempotency.with_operation_policy(OPERATION, policy))
+            .with_lease(Duration::from_secs(10).min(args.window))
+            .with_retention(args.window)
+            .with_failure_retention(args.window)
+            .with_on_busy(BusyPolicy::wait(args.wait));
+        let store = Effects::open(url, &args.namespace).await?.store();
+        let idempotency = Idempotency::new(store);
+        Ok(Self::Store(
+            idempotency.with_operation_policy(OPERATION, policy),
+        ))
     }
 
     /// Posts, except when this author has posted under this nonce. It runs to its end even if no
-    /// caller waits for the answer.
-    pub(crate) async fn post<F, Fut>(
+    /// caller waits for the answer. Returns the message's id, and whether it was posted before.
+    pub(crate) async fn post(
         &self,
         author: &str,
         nonce: Option<&Nonce>,
         enforce: Enforce,
-        post: F,
-    ) -> Result<Posted, Refusal>
-    where
-        F: FnOnce() -> Fut + Send + 'static,
-        Fut: Future<Output = String> + Send + 'static,
-    {
+        post: impl Future<Output = String> + Send + 'static,
+    ) -> Result<(String, bool), Refusal> {
         match (self, nonce) {
             (Self::Redis(window), _) => {
-                let post = move || async move { Ok(post().await) };
+                let post = move || async move { Ok(post.await) };
                 let posted = window.post(author, nonce, enforce, post).await?;
-                Ok(Posted {
-                    id: posted.id().to_owned(),
-                    is_duplicate: matches!(posted, idem_redis::Posted::Before(_)),
-                })
+                Ok((posted.id().to_owned(), matches!(posted, Posted::Before(_))))
             }
             (Self::Store(idempotency), Some(nonce)) if enforce == Enforce::Yes => {
                 let key = Key::from_nonce(author, OPERATION, nonce).map_err(Refusal::of_store)?;
@@ -67,26 +68,22 @@ impl Window {
                 let run = async move {
                     // The text is not compared: the first message with the nonce counts.
                     let fingerprint = Fingerprint::raw(OPERATION);
-                    let work = async |_: Work| Ok::<_, Infallible>(post().await);
+                    let work = async |_: Work| Ok::<_, Infallible>(post.await);
                     idempotency.run_with(&key, fingerprint, work).await
                 };
-                returned(tokio::spawn(run).await.map_err(Refusal::of_store)?)
+                match tokio::spawn(run).await.map_err(Refusal::of_store)? {
+                    Ok(outcome) => {
+                        let is_duplicate = outcome.is_replayed();
+                        Ok((outcome.into_inner(), is_duplicate))
+                    }
+                    Err(RunError::InFlight(_)) => Err(Refusal::pending()),
+                    Err(error) => Err(Refusal::of_store(error)),
+                }
             }
-            (Self::Store(_), _) => Ok(Posted {
-                id: tokio::spawn(post()).await.map_err(Refusal::of_store)?,
-                is_duplicate: false,
-            }),
+            (Self::Store(_), _) => {
+                let posted = tokio::spawn(post).await;
+                Ok((posted.map_err(Refusal::of_store)?, false))
+            }
         }
-    }
-}
-
-fn returned(ran: Result<Outcome<String>, RunError<Infallible, String>>) -> Result<Posted, Refusal> {
-    match ran {
-        Ok(outcome) => Ok(Posted {
-            is_duplicate: outcome.is_replayed(),
-            id: outcome.into_inner(),
-        }),
-        Err(RunError::InFlight(_)) => Err(Refusal::pending()),
-        Err(error) => Err(Refusal::of_store(error)),
     }
 }

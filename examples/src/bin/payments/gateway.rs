@@ -1,6 +1,5 @@
 //! [`Gateway`]: a payment provider that accepts idempotency keys, as real ones do.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,9 +8,8 @@ use axum::http::Request;
 use axum::routing::post;
 use axum::{Json, Router};
 use idem_core::{BoxError, Idempotency, Key, MemoryStore};
-use idem_examples::http::Client;
+use idem_examples::http::{Client, serve};
 use idem_http::{HttpPolicy, IdempotencyLayer};
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use crate::Order;
@@ -41,7 +39,7 @@ type Charges = Arc<Mutex<Vec<Order>>>;
 /// A provider on its own port in this process, which outlives the server.
 #[derive(Debug)]
 pub(crate) struct Gateway {
-    address: SocketAddr,
+    pub(crate) url: String,
     charges: Charges,
 }
 
@@ -53,10 +51,8 @@ impl Gateway {
             .with_policy(HttpPolicy::stripe());
         let router = Router::new().route("/charges", post(Self::charge));
         let router = router.layer(layer).with_state(Arc::clone(&charges));
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        tokio::spawn(axum::serve(listener, router).into_future());
-        Ok(Self { address, charges })
+        let url = format!("http://{}/charges", serve(router).await?);
+        Ok(Self { url, charges })
     }
 
     async fn charge(State(charges): State<Charges>, Json(order): Json<Order>) -> String {
@@ -64,10 +60,6 @@ impl Gateway {
         let mut charges = charges.lock().unwrap_or_else(PoisonError::into_inner);
         charges.push(order);
         format!("ch_{}", charges.len())
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}/charges", self.address)
     }
 
     /// Returns every charge that was made.

@@ -1,10 +1,6 @@
 //! A payments endpoint like Stripe's: the payment and its record are one transaction, and the
 //! provider is called with a derived key. Customers send until they get an answer, while the server
 //! is killed repeatedly.
-//!
-//! ```console
-//! $ cargo run -p idem-examples --bin payments
-//! ```
 
 mod customer;
 mod gateway;
@@ -30,7 +26,6 @@ use idem_examples::report::{Report, exit};
 use idem_http::{HttpPolicy, IdempotencyLayer};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
 use customer::{Customer, Story};
@@ -39,7 +34,7 @@ use gateway::{Gateway, charge};
 /// Pays, with retries, while the server is killed, and checks that every customer was charged once.
 ///
 /// Exit status 0: all were; 1: some were not; 2: the run could not be made.
-#[derive(Debug, Clone, Parser)]
+#[derive(Debug, Parser)]
 #[command(name = "payments", version, max_term_width = 100)]
 struct Args {
     #[command(flatten)]
@@ -48,10 +43,6 @@ struct Args {
     /// Number of payments
     #[arg(long, value_name = "N", default_value_t = 200)]
     payments: u64,
-
-    /// How often each payment is sent at the same time
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    sendings: usize,
 
     /// How often the server is killed
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -65,6 +56,9 @@ struct Args {
     #[arg(long, hide = true, default_value = "")]
     gateway: String,
 }
+
+/// How often each payment is sent at the same time.
+const SENDINGS: usize = 3;
 
 /// A customer's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,11 +96,10 @@ async fn pay(
         amount: order.amount,
     };
     let body = serde_json::to_vec(&payment).map_err(|error| failed(error.into()))?;
-    let response = Response::new(201, body.clone()).with_header("content-type", "application/json");
+    let response = Response::new(201, body).with_header("content-type", "application/json");
     let committed = shop.effects.commit(&work, work.key().id(), response).await;
     committed.map_err(failed)?;
-    let headers = [(header::CONTENT_TYPE, "application/json")];
-    Ok((StatusCode::CREATED, headers, body))
+    Ok((StatusCode::CREATED, Json(payment)))
 }
 
 /// The server: one layer, one route.
@@ -127,10 +120,7 @@ async fn serve(address: SocketAddr, effects: Effects, gateway: String) -> Result
 }
 
 /// Waits until the server accepts connections.
-async fn is_up<F>(server: &mut Crew<F>, address: SocketAddr) -> Result<(), BoxError>
-where
-    F: Fn() -> Result<Command, BoxError>,
-{
+async fn is_up(server: &mut Crew, address: SocketAddr) -> Result<(), BoxError> {
     let up = async {
         while TcpStream::connect(address).await.is_err() {
             server.replace_the_dead()?;
@@ -153,15 +143,12 @@ fn order(number: u64) -> Order {
 }
 
 /// Sends all payments, each several times at once. Returns the answers to each.
-async fn storm(customer: Customer, args: Args) -> Result<Vec<Vec<Story>>, BoxError> {
-    let sendings = (0..args.payments).flat_map(|number| (0..args.sendings).map(move |_| number));
+async fn storm(customer: Customer, payments: u64) -> Result<Vec<Vec<Story>>, BoxError> {
+    let sendings = (0..payments).flat_map(|number| [number; SENDINGS]);
     let pay = |number| customer.pay(key(number), order(number));
     let stories = stream::iter(sendings).map(pay).buffered(16);
-    stories
-        .try_chunks(args.sendings.max(1))
-        .try_collect()
-        .await
-        .map_err(|error| error.1)
+    let stories = stories.try_chunks(SENDINGS).try_collect().await;
+    stories.map_err(|error| error.1)
 }
 
 /// Checks that every customer was charged once, has one payment, and got the same answer each time.
@@ -175,7 +162,7 @@ async fn judge(
     let mut charged: Vec<u64> = gateway.charges().iter().map(|order| order.amount).collect();
     charged.sort_unstable();
     let paid = effects.all().await?;
-    let payments: BTreeSet<&String> = paid.iter().map(|effect| &effect.id).collect();
+    let payments: BTreeSet<&String> = paid.iter().collect();
     report.count("charges", charged.len() as u64, "");
     report.count("payments", paid.len() as u64, "");
     let all = || stories.iter().flatten();
@@ -208,22 +195,19 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     let gateway = Gateway::start().await?;
     // The listener is gone by the time the server needs its port.
     let address = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
-    let (serve, url) = (address.to_string(), gateway.url());
-    let mut server = Crew::start(1, || {
-        let mut process = effects.process()?;
-        process.args(["--serve", &serve, "--gateway", &url]);
-        Ok(process)
-    })?;
+    let mut process = effects.process()?;
+    process.args(["--serve", &address.to_string()]);
+    process.args(["--gateway", &gateway.url]);
+    let mut server = Crew::start(1, process)?;
     is_up(&mut server, address).await?;
     let customer = Customer::new(address);
     let mut report = Report::new(format!(
-        "{}, {} payments, each sent {} times at once",
+        "{}, {} payments, each sent {SENDINGS} times at once",
         effects.product().await?,
-        args.payments,
-        args.sendings
+        args.payments
     ));
 
-    let storm = tokio::spawn(storm(customer.clone(), args.clone()));
+    let storm = tokio::spawn(storm(customer.clone(), args.payments));
     while server.killed < args.kills && !storm.is_finished() {
         sleep(Duration::from_millis(120)).await;
         server.kill_one().await?;

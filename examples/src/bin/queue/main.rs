@@ -1,12 +1,6 @@
 //! Consumers of a queue on NATS JetStream, killed while they work: every order is shipped once, and
 //! poison messages end as failed.
-//!
-//! ```console
-//! $ cargo xtask servers up nats
-//! $ cargo run -p idem-examples --bin queue
-//! ```
 
-mod audit;
 mod broker;
 mod order;
 
@@ -17,7 +11,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream::Message as Delivery;
 use clap::Parser;
 use futures_util::StreamExt;
-use idem_core::{BoxError, Idempotency, Policy, Response, Work};
+use idem_core::{BoxError, Idempotency, Policy, Record, Response, Work};
 use idem_examples::crew::Crew;
 use idem_examples::effects::{Effects, StoreArgs};
 use idem_examples::report::{Report, exit};
@@ -44,10 +38,6 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 150)]
     orders: u32,
 
-    /// Number of consumers
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    consumers: usize,
-
     /// Number of kills
     #[arg(long, value_name = "N", default_value_t = 8)]
     kills: u64,
@@ -70,6 +60,8 @@ struct Args {
 const LEASE: Duration = Duration::from_millis(500);
 /// A crash costs up to two deliveries.
 const MAX_DELIVERIES: u64 = 16;
+/// Number of consumers.
+const CONSUMERS: usize = 3;
 /// How many messages a consumer works on at a time.
 const AT_ONCE: usize = 4;
 const LIMIT: Duration = Duration::from_secs(180);
@@ -146,22 +138,18 @@ async fn conduct(args: &Args, url: &str) -> Result<bool, BoxError> {
     let broker = Broker::open(url, effects.namespace()).await?;
     let orders = orders(args.orders, seed);
     let messages = broker.publish(&orders).await?;
-    let consumer = || {
-        let mut process = effects.process()?;
-        process
-            .args(["--broker", url, "--consume"])
-            .stderr(Stdio::null());
-        process.args(args.sabotage.then_some("--sabotage"));
-        Ok(process)
-    };
-    let mut crew = Crew::start(args.consumers, consumer)?;
+    let mut consumer = effects.process()?;
+    consumer.args(["--broker", url, "--consume"]);
+    consumer.args(args.sabotage.then_some("--sabotage"));
+    consumer.stderr(Stdio::null());
+    let mut crew = Crew::start(CONSUMERS, consumer)?;
     loop {
         sleep(Duration::from_millis(150)).await;
         crew.replace_the_dead()?;
         if crew.killed < args.kills {
             crew.kill_one().await?;
         } else if broker.open_messages().await? == 0 {
-            if args.sabotage || audit::are_over(&*effects.store(), &orders).await? {
+            if args.sabotage || are_over(&effects, &orders).await? {
                 break;
             }
         } else if start.elapsed() > LIMIT {
@@ -171,22 +159,35 @@ async fn conduct(args: &Args, url: &str) -> Result<bool, BoxError> {
     let (killed, died) = (crew.killed, crew.died);
     crew.dismiss().await;
     let mut report = Report::new(format!(
-        "{}, NATS JetStream, {} consumers, seed {seed}",
-        effects.product().await?,
-        args.consumers
+        "{}, NATS JetStream, {CONSUMERS} consumers, seed {seed}",
+        effects.product().await?
     ));
     report.count("orders", orders.len() as u64, "");
     report.count("messages", messages, "an order is published once or twice");
     report.count("killed", killed, "consumers, in the middle of their work");
     report.count("died", died, "consumers, of the message that kills");
-    audit::audit(&mut report, &effects, &orders).await?;
-    report.elapsed(start.elapsed());
+    let expected = |order: &Order| Ok((order.key()?, order.kind.is_poison()));
+    let expected: Result<_, BoxError> = orders.iter().map(expected).collect();
+    effects.audit(&mut report, "shipped", expected?).await?;
+    report.time("elapsed", start.elapsed(), "");
     broker.remove().await?;
     effects.remove().await?;
     Ok(report.print(
         "Every order was shipped exactly once, or ended in failed because it is poison.",
         "Not every order came to its end exactly once.",
     ))
+}
+
+/// Returns whether all orders have ended: completed, or failed for good.
+async fn are_over(effects: &Effects, orders: &[Order]) -> Result<bool, BoxError> {
+    let store = effects.store();
+    for order in orders {
+        let record = store.get(&order.key()?).await?;
+        if matches!(record, None | Some(Record::InFlight(_))) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 async fn run(args: Args) -> Result<bool, BoxError> {

@@ -1,12 +1,7 @@
 //! A receiver of GitHub's webhooks that handles each event once, and a difficult sender: every
 //! event of `data/github-webhooks.ndjson` at least once, shuffled, in parallel, some forged, some
 //! by a sender that disconnects before the answer.
-//!
-//! ```console
-//! $ cargo run -p idem-examples --bin webhook
-//! ```
 
-mod audit;
 mod events;
 mod sender;
 
@@ -24,9 +19,9 @@ use clap::Parser;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use idem_core::{BoxError, Idempotency, IdempotencyStore, MemoryStore, Work};
 use idem_examples::effects::{Effects, StoreArgs};
+use idem_examples::http::serve;
 use idem_examples::report::{Report, exit};
 use idem_webhooks::{Event, Provider, Receiver, Verifier};
-use tokio::net::TcpListener;
 
 use sender::{SECRET, Sender, deliveries};
 
@@ -108,11 +103,9 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     let events = events::read(&args.input)?;
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let app = Arc::new(App::new(args.store.open("webhook").await?, args.sabotage)?);
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let sender = Sender::new(&events, listener.local_addr()?)?;
     let router = Router::new().route("/github", post(App::github));
-    let server = axum::serve(listener, router.with_state(Arc::clone(&app)));
-    let server = tokio::spawn(server.into_future());
+    let address = serve(router.with_state(Arc::clone(&app))).await?;
+    let sender = Sender::new(&events, address)?;
 
     let (start, deliveries) = (Instant::now(), deliveries(events.len(), seed));
     let deliver = |delivery| sender.deliver(delivery);
@@ -139,13 +132,9 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     }
     let sent_again = "before the answer came; sent again";
     report.count("hung up", tally.hung_up, sent_again);
-    report.elapsed(start.elapsed());
-    audit::audit(&mut report, &events, &effects, &tally);
-    server.abort();
-    let _ = server.await;
-    if let Some(app) = Arc::into_inner(app) {
-        app.effects.remove().await?;
-    }
+    report.time("elapsed", start.elapsed(), "");
+    events::audit(&mut report, &events, &effects, &tally);
+    app.effects.remove().await?;
     Ok(report.print(
         "Every event had one effect, or was refused because a later one had come.",
         "Not every event had one effect.",

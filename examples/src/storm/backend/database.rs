@@ -1,158 +1,159 @@
-//! [`Database`]: records and ledger in one database, whose transactions hold both.
+//! Records and ledger in one database, whose transactions hold both.
 
-use std::fmt::Debug;
-use std::sync::Arc;
+/// Implements [`Backend`](super::Backend) for a database.
+///
+/// It has a field `store` and these methods of its own: `transactions`; `product`; `create_ledger`;
+/// `remove_all`, which also closes the store; `insert`, which writes an effect in a transaction;
+/// and `entries`, which returns all effects in the order in which they were written.
+macro_rules! transactional {
+    ($database:ty) => {
+        const _: () = {
+            use std::sync::Arc;
 
-use async_trait::async_trait;
-use idem_core::{BoxError, Claim, ErrorKind, IdempotencyStore, Response, Result as StoreResult};
+            use idem_core::{BoxError, ErrorKind, IdempotencyStore, Response};
 
-use super::{Backend, Settlement};
-use crate::storm::entry::Entry;
-use crate::storm::point::Point;
+            use $crate::storm::backend::{Backend, Entry, RETENTION, Settlement};
+            use $crate::storm::probe::Point;
 
-/// What differs between databases. All have the ledger beside the records.
-#[async_trait]
-pub(super) trait Database: Debug + Send + Sync + 'static {
-    type Store: IdempotencyStore + Clone + 'static;
-    type Attempts: Attempts;
-
-    fn store(&self) -> &Self::Store;
-
-    /// Returns name and version of the running product.
-    async fn product(&self) -> Result<String, BoxError>;
-
-    /// Creates the records' table.
-    async fn migrate(&self) -> StoreResult<()>;
-
-    /// Creates the ledger. Its key is not unique: a second effect has to be visible, not refused.
-    async fn create_ledger(&self) -> Result<(), BoxError>;
-
-    /// Removes records and ledger, and closes the store.
-    async fn remove(&self) -> Result<(), BoxError>;
-
-    /// Starts a transaction that is repeated until it goes through.
-    fn attempts(&self) -> Self::Attempts;
-
-    /// Writes the effect.
-    async fn insert(&self, transaction: &mut Open<Self>, entry: &Entry) -> Result<(), BoxError>;
-
-    /// Completes the claim.
-    async fn complete(
-        &self,
-        transaction: &mut Open<Self>,
-        claim: &Claim,
-        response: &Response,
-    ) -> StoreResult<()>;
-
-    /// Returns all effects, in the order in which they were written.
-    async fn entries(&self) -> Result<Vec<Entry>, BoxError>;
-}
-
-/// The open transaction of a database.
-pub(super) type Open<D> = <<D as Database>::Attempts as Attempts>::Transaction;
-
-/// The attempts at one transaction.
-pub(super) trait Attempts: Send {
-    type Transaction: Send;
-
-    fn begin(&mut self) -> impl Future<Output = StoreResult<Self::Transaction>> + Send;
-
-    /// Commits or rolls back. Returns `None` if the transaction has to begin again.
-    fn finish(
-        &mut self,
-        transaction: Self::Transaction,
-        result: Result<(), BoxError>,
-    ) -> impl Future<Output = Option<Result<(), BoxError>>> + Send;
-}
-
-/// Implements [`Attempts`] by the methods of the same names.
-macro_rules! attempts {
-    ($attempts:ty, $transaction:ty) => {
-        impl $crate::storm::backend::database::Attempts for $attempts {
-            type Transaction = $transaction;
-
-            async fn begin(&mut self) -> idem_core::Result<$transaction> {
-                Self::begin(self).await
+            impl $database {
+                /// Writes the effect in a transaction, which also completes the settlement's claim.
+                async fn write(
+                    &self,
+                    entry: &Entry,
+                    settlement: Option<&Settlement>,
+                ) -> Result<(), BoxError> {
+                    let mut attempts = self.transactions().attempts();
+                    loop {
+                        let mut transaction = attempts.begin().await?;
+                        let writes = async {
+                            self.insert(&mut transaction, entry).await?;
+                            if let Some(settled) = settlement {
+                                let (claim, response) = (&settled.claim, &settled.response);
+                                self.store
+                                    .complete_in(&mut transaction, claim, response, RETENTION)
+                                    .await?;
+                                settled.probe.pass(Point::Uncommitted).await;
+                            }
+                            Ok::<_, BoxError>(())
+                        };
+                        let written = writes.await;
+                        if let Some(result) = attempts.finish(transaction, written).await {
+                            return result;
+                        }
+                    }
+                }
             }
 
-            async fn finish(
-                &mut self,
-                transaction: $transaction,
-                result: Result<(), idem_core::BoxError>,
-            ) -> Option<Result<(), idem_core::BoxError>> {
-                Self::finish(self, transaction, result).await
+            #[async_trait::async_trait]
+            impl Backend for $database {
+                fn store(&self) -> Arc<dyn IdempotencyStore> {
+                    Arc::new(self.store.clone())
+                }
+
+                async fn product(&self) -> Result<String, BoxError> {
+                    Self::product(self).await
+                }
+
+                async fn create(&self) -> Result<(), BoxError> {
+                    // Migrations of other runs may be under way.
+                    while let Err(error) = self.store.migrate().await {
+                        if error.kind() != ErrorKind::Contention {
+                            return Err(error.into());
+                        }
+                    }
+                    self.create_ledger().await
+                }
+
+                async fn remove(&self) -> Result<(), BoxError> {
+                    self.remove_all().await
+                }
+
+                async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
+                    self.write(&settlement.entry, Some(settlement)).await?;
+                    Ok(settlement.response.clone())
+                }
+
+                async fn append(&self, entry: &Entry) -> Result<(), BoxError> {
+                    self.write(entry, None).await
+                }
+
+                async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
+                    self.entries().await
+                }
             }
-        }
+        };
     };
 }
 
-pub(super) use attempts;
+/// Implements [`Backend`](super::Backend) for a database that sqlx reaches, with the types of the
+/// ledger's columns and the sign of a statement's parameter.
+///
+/// It has the fields `adapter`, `store` and `ledger`, the name of the table, and a method
+/// `remove_all`. The column `n` keeps the order, and `entry` holds an effect as JSON. No constraint
+/// makes effects unique: a second one has to be visible, not refused.
+macro_rules! sql_database {
+    (
+        $database:ty,
+        $driver:ident,
+        $connection:ty,
+        $number:literal,
+        $text:literal,
+        $sign:literal
+    ) => {
+        $crate::storm::backend::database::transactional!($database);
 
-#[async_trait]
-impl<D: Database> Backend for D {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
-        Arc::new(Database::store(self).clone())
-    }
+        const _: () = {
+            use idem_core::BoxError;
+            use idem_stores::Adapter as _;
+            use $driver::Transactions;
+            use $driver::sqlx::{AssertSqlSafe, query, query_scalar, raw_sql};
 
-    async fn product(&self) -> Result<String, BoxError> {
-        Database::product(self).await
-    }
+            use $crate::storm::backend::Entry;
 
-    async fn create(&self) -> Result<(), BoxError> {
-        // Migrations of other runs may be under way.
-        while let Err(error) = self.migrate().await {
-            if error.kind() != ErrorKind::Contention {
-                return Err(error.into());
+            impl $database {
+                fn transactions(&self) -> Transactions {
+                    Transactions::new(self.store.pool().clone())
+                }
+
+                async fn product(&self) -> Result<String, BoxError> {
+                    let (product, version) = self.adapter.product().await?;
+                    Ok(format!("{product} {version}"))
+                }
+
+                async fn run(&self, sql: String) -> Result<(), BoxError> {
+                    let script = raw_sql(AssertSqlSafe(sql));
+                    script.execute(self.store.pool()).await?;
+                    Ok(())
+                }
+
+                async fn create_ledger(&self) -> Result<(), BoxError> {
+                    let columns =
+                        concat!("n ", $number, " PRIMARY KEY, entry ", $text, " NOT NULL");
+                    let ledger = &self.ledger;
+                    self.run(format!("CREATE TABLE IF NOT EXISTS {ledger} ({columns})"))
+                        .await
+                }
+
+                async fn insert(
+                    &self,
+                    connection: &mut $connection,
+                    entry: &Entry,
+                ) -> Result<(), BoxError> {
+                    let sql = format!("INSERT INTO {} (entry) VALUES ({})", self.ledger, $sign);
+                    let insert = query(AssertSqlSafe(sql)).bind(entry.receipt());
+                    insert.execute(connection).await?;
+                    Ok(())
+                }
+
+                async fn entries(&self) -> Result<Vec<Entry>, BoxError> {
+                    let sql = format!("SELECT entry FROM {} ORDER BY n", self.ledger);
+                    let select = query_scalar(AssertSqlSafe(sql));
+                    let rows: Vec<String> = select.fetch_all(self.store.pool()).await?;
+                    rows.iter().map(|row| Entry::read(row.as_bytes())).collect()
+                }
             }
-        }
-        self.create_ledger().await
-    }
-
-    async fn remove(&self) -> Result<(), BoxError> {
-        Database::remove(self).await
-    }
-
-    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
-        let mut attempts = self.attempts();
-        loop {
-            let mut transaction = attempts.begin().await?;
-            let result = write(self, &mut transaction, settlement).await;
-            if let Some(result) = attempts.finish(transaction, result).await {
-                return result.map(|()| settlement.response.clone());
-            }
-        }
-    }
-
-    async fn append(&self, entry: &Entry) -> Result<(), BoxError> {
-        let mut attempts = self.attempts();
-        loop {
-            let mut transaction = attempts.begin().await?;
-            let result = self.insert(&mut transaction, entry).await;
-            if let Some(result) = attempts.finish(transaction, result).await {
-                return result;
-            }
-        }
-    }
-
-    async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
-        self.entries().await
-    }
+        };
+    };
 }
 
-/// Writes the contents of one transaction: the effect, and the answer for every later delivery.
-async fn write<D: Database>(
-    database: &D,
-    transaction: &mut Open<D>,
-    settlement: &Settlement,
-) -> Result<(), BoxError> {
-    let Settlement {
-        claim,
-        entry,
-        response,
-        probe,
-    } = settlement;
-    database.insert(transaction, entry).await?;
-    database.complete(transaction, claim, response).await?;
-    probe.pass(Point::Uncommitted).await;
-    Ok(())
-}
+pub(super) use {sql_database, transactional};

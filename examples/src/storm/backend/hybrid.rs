@@ -4,21 +4,21 @@
 //! The transaction does not notify the cache, and need not: the first duplicate finds the record in
 //! the database and stores it in the cache.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore, Response};
 use idem_hybrid::{HybridStore, RedisCache};
-use std::sync::Arc;
+use idem_stores::Adapter;
 
-use super::redis::Server;
-use super::{Backend, Location, Settlement};
-use crate::storm::entry::Entry;
-use crate::storm::stop::Stop;
+use super::{Backend, Entry, Location, Settlement, redis};
+use crate::storm::stop::{OrStop, Stop};
 
 #[derive(Debug)]
-pub(crate) struct Hybrid {
+pub(super) struct Hybrid {
     database: Box<dyn Backend>,
     store: HybridStore<RedisCache, Arc<dyn IdempotencyStore>>,
-    server: Server,
+    server: idem_stores::Redis,
     namespace: String,
 }
 
@@ -26,15 +26,14 @@ impl Hybrid {
     /// Opens the cache at these URLs (several are nodes of a cluster) in front of the database.
     ///
     /// The namespace of the cache names the database's records, which belong to this run alone.
-    pub(crate) async fn open(
+    pub(super) async fn open(
         urls: &str,
         location: &Location,
         database: Box<dyn Backend>,
     ) -> Result<Self, Stop> {
         // A hybrid works without its cache; a storm has to show both.
-        let server = Server::open(urls).await?;
-        let cache = server.adapter().cache(&location.namespace);
-        let cache = cache.map_err(|error| Stop::because("--store", &*error))?;
+        let (server, _) = redis::connect(urls).await?;
+        let cache = server.cache(&location.namespace).or_stop("--store")?;
         Ok(Self {
             store: HybridStore::new(cache, database.store()),
             database,
@@ -51,8 +50,11 @@ impl Backend for Hybrid {
     }
 
     async fn product(&self) -> Result<String, BoxError> {
-        let (database, cache) = (self.database.product().await?, self.server.product().await?);
-        Ok(format!("{database} behind {cache}"))
+        let database = self.database.product().await?;
+        Ok(format!(
+            "{database} behind {}",
+            redis::product(&self.server).await?
+        ))
     }
 
     async fn create(&self) -> Result<(), BoxError> {
@@ -61,7 +63,7 @@ impl Backend for Hybrid {
 
     async fn remove(&self) -> Result<(), BoxError> {
         self.database.remove().await?;
-        self.server.forget(&self.namespace).await
+        self.server.destroy(&self.namespace).await
     }
 
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {

@@ -6,9 +6,7 @@ mod mongo;
 mod mssql;
 mod mysql;
 mod postgres;
-mod reach;
 mod redis;
-mod sql;
 mod sqlite;
 
 use std::fmt::{self, Debug};
@@ -17,11 +15,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{BoxError, Claim, IdempotencyStore, Response};
+use idem_postgres::sqlx;
+use serde::{Deserialize, Serialize};
 
-use super::desk::Probe;
-use super::entry::Entry;
-use super::stop::Stop;
-use super::url;
+use super::probe::Probe;
+use super::seat::{Product, tiers};
+use super::stop::{OrStop, Stop};
 
 /// The retention of an answer: longer than any run.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -53,7 +52,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// the answer, which differs from the settlement's if the effect had happened under an earlier
     /// claim.
     ///
-    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but
+    /// Passes [`Point::Uncommitted`](super::probe::Point::Uncommitted) when both are written but
     /// not committed; without a transaction, when the effect has happened and the claim is not
     /// completed. When the claim was lost, the error is the store's.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError>;
@@ -63,6 +62,51 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// Returns all effects, in the order in which they were written.
     async fn ledger(&self) -> Result<Vec<Entry>, BoxError>;
+}
+
+/// A row of the ledger, which is append-only and has no unique constraint: an effect, with
+/// everything that explains how it could happen twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The id of the request's key.
+    pub(crate) key: String,
+    /// The fingerprint of the payload that had the effect.
+    pub(crate) fingerprint: String,
+    /// The fencing token under which it was written; 0 without a claim.
+    pub(crate) token: i64,
+    /// How often the key had been acquired by then.
+    pub(crate) attempts: i64,
+    /// The delivery that did it.
+    pub(crate) delivery: i64,
+    /// The [worker](Location::worker) that did it.
+    pub(crate) worker: String,
+}
+
+impl Entry {
+    /// Returns the answer for the sender and every duplicate, byte for byte.
+    pub(crate) fn receipt(&self) -> String {
+        // Strings and integers always have a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Returns the receipt as the stored response.
+    pub(crate) fn response(&self) -> Response {
+        Response::new(200, self.receipt())
+    }
+
+    /// Returns the entry of a receipt.
+    fn read(receipt: &[u8]) -> Result<Self, BoxError> {
+        Ok(serde_json::from_slice(receipt)?)
+    }
+
+    /// Returns the same, written under this claim.
+    pub(crate) fn under(self, claim: &Claim) -> Self {
+        Self {
+            token: claim.token().as_i64(),
+            attempts: i64::from(claim.attempts()),
+            ..self
+        }
+    }
 }
 
 /// The effect and the answer that [`Backend::settle`] commits.
@@ -77,9 +121,10 @@ pub(crate) struct Settlement {
 /// The store that a process opens.
 ///
 /// `Debug` does not show the URL, which may hold a password.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Location {
     /// The URL of `--store`, or of the file in the temporary folder.
+    #[serde(rename = "store")]
     pub(crate) url: String,
     /// The run's own name for tables, schema or keys.
     pub(crate) namespace: String,
@@ -102,7 +147,7 @@ impl fmt::Debug for Location {
 
 /// Opens the store that the URL names, with or without a cache in front of it.
 pub(crate) async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
-    let Some((cache, database)) = url::tiers(&location.url) else {
+    let Some((cache, database)) = tiers(&location.url) else {
         return open_one(location).await;
     };
     let behind = Location {
@@ -110,24 +155,50 @@ pub(crate) async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> 
         ..location.clone()
     };
     let database = open_one(&behind).await?;
-    Ok(Box::new(
-        hybrid::Hybrid::open(cache, location, database).await?,
-    ))
+    let hybrid = hybrid::Hybrid::open(cache, location, database).await?;
+    Ok(Box::new(hybrid))
 }
 
 async fn open_one(location: &Location) -> Result<Box<dyn Backend>, Stop> {
-    match url::scheme(&location.url) {
-        "sqlite" => Ok(Box::new(sqlite::Sqlite::open(location).await?)),
-        "postgres" | "postgresql" => Ok(Box::new(postgres::Postgres::open(location).await?)),
-        "mysql" | "mariadb" => Ok(Box::new(mysql::MySql::open(location).await?)),
-        "mssql" | "sqlserver" => Ok(Box::new(mssql::Mssql::open(location).await?)),
-        "mongodb" => Ok(Box::new(mongo::Mongo::open(location).await?)),
-        scheme if url::is_redis(scheme) => Ok(Box::new(redis::Redis::open(location).await?)),
-        scheme => Err(Stop::new(format!(
-            "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
-             postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
-             mssql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://HOST:PORT, redis://HOST:PORT, or \
-             hybrid+redis://HOST:PORT+DATABASE where DATABASE is one of the first five"
-        ))),
-    }
+    Ok(match Product::of(&location.url) {
+        Ok(Product::Sqlite) => Box::new(sqlite::Sqlite::open(location).await?),
+        Ok(Product::Postgres) => Box::new(postgres::Postgres::open(location).await?),
+        Ok(Product::MySql) => Box::new(mysql::MySql::open(location).await?),
+        Ok(Product::Mssql) => Box::new(mssql::Mssql::open(location).await?),
+        Ok(Product::Mongo) => Box::new(mongo::Mongo::open(location).await?),
+        Ok(Product::Redis) => Box::new(redis::Redis::open(location).await?),
+        Err(scheme) => {
+            return Err(Stop::new(format!(
+                "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
+                 postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
+                 mssql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://HOST:PORT, redis://HOST:PORT, or \
+                 hybrid+redis://HOST:PORT+DATABASE where DATABASE is one of the first five"
+            )));
+        }
+    })
+}
+
+/// Connects once, because a pool treats a refused connection as a starting server and retries for
+/// half a minute. The error distinguishes a wrong URL from an unreachable server. `parts` are the
+/// parts of the URL that the server checks.
+async fn reach<T, E: Into<BoxError>>(
+    server: &str,
+    parts: &str,
+    connect: impl Future<Output = Result<T, E>>,
+) -> Result<T, Stop> {
+    let away = format!("--store: {server} cannot be reached; is it running, and is the URL right?");
+    // Some drivers have the limit themselves, and their errors say more.
+    let limit = SERVER_TIMEOUT + Duration::from_millis(500);
+    let connected = tokio::time::timeout(limit, connect).await.map_err(|_| {
+        let seconds = SERVER_TIMEOUT.as_secs();
+        Stop::new(format!("{away} (no answer within {seconds} s)"))
+    })?;
+    let connected = connected.map_err(E::into);
+    let message = match &connected {
+        Err(error) if matches!(error.downcast_ref(), Some(sqlx::Error::Database(_))) => {
+            format!("--store: {server} refuses the connection; check {parts} in the URL")
+        }
+        _ => away,
+    };
+    connected.or_stop(message)
 }

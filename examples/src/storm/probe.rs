@@ -1,6 +1,9 @@
-//! [`Point`]: where a worker is killed.
+//! [`Point`] and [`Probe`]: where a worker is killed.
 
 use serde::{Deserialize, Serialize};
+
+use super::desk::say;
+use super::protocol::Report;
 
 /// A point in the handling of a delivery.
 ///
@@ -36,9 +39,37 @@ impl Point {
             Self::Unanswered => "unanswered",
         }
     }
+}
 
-    /// Returns the index into [`ALL`](Self::ALL).
-    pub(crate) fn index(self) -> usize {
-        self as usize
+/// The point where a delivery is killed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Probe {
+    pub(crate) delivery: u32,
+    pub(crate) crash: Option<Point>,
+}
+
+impl Probe {
+    /// Passes the point, except when it is the one to be killed at: then it reports that and waits
+    /// for the kill.
+    pub(crate) async fn pass(self, point: Point) {
+        if self.crash == Some(point) {
+            self.stand(point).await;
+        }
+    }
+
+    /// The last point. A crash planned for an earlier point, which a duplicate does not pass,
+    /// happens here.
+    pub(crate) async fn leave(self) {
+        if self.crash.is_some() {
+            self.stand(Point::Unanswered).await;
+        }
+    }
+
+    async fn stand(self, point: Point) {
+        say(&Report::Reached {
+            delivery: self.delivery,
+            point,
+        });
+        std::future::pending::<()>().await;
     }
 }
