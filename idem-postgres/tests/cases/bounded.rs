@@ -91,7 +91,7 @@ async fn no_batch_scans_a_table_that_was_empty_at_first(cx: &Context) -> CaseRes
     );
     for batch in 0..BATCHES {
         let requests: Vec<_> = (0..ITEMS)
-            .map(|item| cx.request(&cx.key(&format!("{batch}/{item}"))))
+            .map(|item| cx.request(&cx.key(format!("{batch}/{item}"))))
             .collect();
         let mut ends = Vec::new();
         for claimed in store.claim_many(&requests).await {

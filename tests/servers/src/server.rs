@@ -216,8 +216,8 @@ impl Server {
         }
     }
 
-    /// Returns the number of the signal for a server whose data is discarded: then no node has to wait until the
-    /// others know that it leaves.
+    /// Returns the number of the signal for a server whose data is discarded: then no node has to
+    /// wait until the others know that it leaves.
     pub(crate) fn end_signal(&self) -> i32 {
         let is_single = self.nodes == 1;
         let signal = if is_single {
