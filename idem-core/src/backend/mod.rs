@@ -1,5 +1,6 @@
 //! Parts for authors of backends, which applications do not need: checks, decisions, stored forms,
-//! locked keys, batches and change notifications. Every store of this family is built from them.
+//! error codes, locked keys, batches and change notifications. Every store of this family is built
+//! from them.
 
 mod access;
 pub(crate) mod batcher;
