@@ -118,9 +118,12 @@ pub(crate) fn set_up<'c>(
 ) -> Ready<'c> {
     let (settings, facts) = (AssertSqlSafe(Arc::clone(settings)), Arc::clone(facts));
     Box::pin(async move {
-        let row: Row = Box::new(SqlxRow(connection.fetch_one(settings).await?));
-        if let Ok(server) = Server::of(Columns::of(&row)) {
-            facts.get_or_init(|| server.facts());
+        // A proxy may return the answer to the first statement only.
+        if let Some(row) = connection.fetch_optional(settings).await? {
+            let row: Row = Box::new(SqlxRow(row));
+            if let Ok(server) = Server::of(Columns::of(&row)) {
+                facts.get_or_init(|| server.facts());
+            }
         }
         Ok(())
     })
