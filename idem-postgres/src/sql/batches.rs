@@ -4,6 +4,9 @@
 /// row by the primary key. With `=` it scans the whole table, because it took the table for small
 /// when the statement was prepared: it plans a prepared statement anew only after an ANALYZE, which
 /// a new table waits for up to a minute.
+///
+/// For the same reason the statements put their other conditions into CASE: from `r.state = 0` the
+/// planner would take the records in flight for one or two, and scan the table for them.
 macro_rules! of_input {
     () => {
         "r.scope = ANY (ARRAY[input.scope]) AND r.operation = ANY (ARRAY[input.operation])
@@ -72,12 +75,12 @@ held AS MATERIALIZED (
     SELECT r.*, r.fingerprint = input.fingerprint AS same FROM clock, input JOIN {table} AS r ON ",
     of_input!(),
     "
-    WHERE r.expires_at > clock.now
-        AND NOT (r.fingerprint = input.fingerprint AND (
+    WHERE CASE WHEN r.expires_at > clock.now
+        THEN NOT (r.fingerprint = input.fingerprint AND (
             r.state = 0 AND r.attempt_id = input.attempt_id
             OR r.state = 0 AND r.lease_ends_at <= clock.now
                 AND r.sweep_at IS NULL AND NOT input.fail_on_stale
-            OR r.state = 2 AND input.retry_failed))
+            OR r.state = 2 AND input.retry_failed)) END
 ),
 won AS (
     INSERT INTO {table} AS r (",
@@ -110,9 +113,6 @@ SELECT false, ",
 
 /// [`SEAL`](super::SEAL) and [`RELEASE`](super::RELEASE) for many claims, each at most once in a
 /// batch: the values are arrays. Returns the indexes of the ended claims in the arrays.
-///
-/// CASE hides from the planner how few records are in flight: from `r.state = 0` it takes them for
-/// one or two, and scans the table for them.
 pub(crate) const FINISH_MANY: &str = concat!(
     "WITH ",
     bounded_clock!(),
