@@ -64,6 +64,16 @@ impl Item for CheckedFinish<'_> {
     }
 }
 
+impl Item for ClaimParams<'_> {
+    fn key(&self) -> &Key {
+        self.request.key()
+    }
+
+    fn bytes(&self) -> usize {
+        self.checked.metadata.as_ref().map_or(0, String::len)
+    }
+}
+
 /// The limits of one statement.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundLimits {

@@ -1,9 +1,8 @@
 //! [`ClaimParams`]: a claim that was checked.
 
 use idem_core::backend::check::{self, CheckedClaim};
-use idem_core::{Claim, ClaimRequest, FencingToken, Key, Limits, Result, Timestamp};
+use idem_core::{Claim, ClaimRequest, FencingToken, Limits, Result, Timestamp};
 
-use crate::batch::Item;
 use crate::parameters::Values;
 
 /// A claim that was checked, in the form that statements take.
@@ -43,15 +42,5 @@ impl<'r> ClaimParams<'r> {
             Timestamp::from_micros(now),
             Timestamp::from_micros(now.saturating_add(self.checked.lease)),
         )
-    }
-}
-
-impl Item for ClaimParams<'_> {
-    fn key(&self) -> &Key {
-        self.request.key()
-    }
-
-    fn bytes(&self) -> usize {
-        self.checked.metadata.as_ref().map_or(0, String::len)
     }
 }

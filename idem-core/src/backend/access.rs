@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Meaning;
+use super::codes::Meaning;
 use crate::{BoxError, Effect, Error, ErrorKind};
 
 /// What has been sent to the server so far.

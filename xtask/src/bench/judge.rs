@@ -4,7 +4,6 @@ use idem_bench_rows::Row;
 use serde::Deserialize;
 
 use crate::Result;
-use crate::bench::table::number;
 
 /// The files with targets and reasons.
 const FILES: [&str; 2] = ["benches/targets.toml", "benches/reasons.toml"];
@@ -146,6 +145,16 @@ impl std::fmt::Display for Target {
     }
 }
 
+/// Formats a value: two digits after the point, three for a small number, none for a large one.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -208,5 +217,14 @@ pub(crate) mod tests {
             let bounds = [target.at_least, target.at_most];
             assert_eq!(bounds.into_iter().flatten().count(), 1, "{target:?}");
         }
+    }
+
+    #[test]
+    fn numbers_have_as_many_digits_as_one_reads() {
+        let all = [0.0, 0.012, 0.934, 2.5, 41.27, 412.0, 1_234_567.0].map(number);
+        assert_eq!(
+            all,
+            ["0.00", "0.012", "0.93", "2.50", "41.3", "412", "1234567"]
+        );
     }
 }

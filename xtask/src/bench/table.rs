@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::bench::judge::{Judged, Judgement, Verdict};
+use crate::bench::judge::{Judged, Judgement, Verdict, number};
 use crate::bench::options::BACKENDS;
 use crate::row::aligned;
 
@@ -35,16 +35,6 @@ pub(crate) fn cells(judged: &Judged) -> [(&'static str, String); 14] {
         ("idem_p99_us", optional(idem_p99)),
         ("baseline_p99_us", optional(baseline_p99)),
     ]
-}
-
-/// Formats a value: two digits after the point, three for a small number, none for a large one.
-pub(crate) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.1 || size == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
 }
 
 /// Columns of the terminal's table, and which of them are numbers.
@@ -192,14 +182,5 @@ payload_1024  mysql           8  412 bytes
 [1] Two statements.
 ";
         assert_eq!(targets(&rows()), expected);
-    }
-
-    #[test]
-    fn numbers_have_as_many_digits_as_one_reads() {
-        let all = [0.0, 0.012, 0.934, 2.5, 41.27, 412.0, 1_234_567.0].map(number);
-        assert_eq!(
-            all,
-            ["0.00", "0.012", "0.93", "2.50", "41.3", "412", "1234567"]
-        );
     }
 }
