@@ -84,7 +84,7 @@ fn special(answer: Answer<'_>) -> Option<(Meaning, Cure)> {
     match answer.code {
         // The answer of `Text::new`.
         "22P02" if says(MIXED_UP) => Some((mixed_up(Effect::None), Cure::Tell)),
-        // "bind message supplies N parameters, but prepared statement \"…\" requires M"
+        // "bind message supplies N parameters, but prepared statement "…" requires M"
         "08P01" if is_of("exec_bind_message") || says("bind message supplies") => {
             Some((mixed_up(Effect::Unknown), Cure::Tell))
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(crate) use bare::{Bare, BareStart, Connections};
 pub(crate) use http::Posts;
-pub(crate) use store::{Calls, ClaimReplay, ColdStart, Crowd, Run};
+pub(crate) use store::{Calls, ClaimReplay, ColdStart, ConcurrentClaims, Run};
 
 use idem_core::{BoxError, Response};
 

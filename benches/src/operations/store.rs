@@ -28,12 +28,12 @@ impl<S: IdempotencyStore + ?Sized> Call for Calls<S> {
 }
 
 /// Many concurrent claims of a fresh key; it ends when each has its answer.
-pub(crate) struct Crowd {
+pub(crate) struct ConcurrentClaims {
     pub(crate) store: Arc<dyn IdempotencyStore>,
     pub(crate) callers: usize,
 }
 
-impl Call for Crowd {
+impl Call for ConcurrentClaims {
     const MOST_TASKS: usize = 1;
 
     async fn call(&self, id: &str) -> Result<(), BoxError> {

@@ -7,7 +7,7 @@ use idem_core::{BoxError, Idempotency};
 
 use super::{IDEM, KEYS, Scene, Visit};
 use crate::measured::Measured;
-use crate::operations::{Calls, ClaimReplay, Crowd, Keys, Life, Posts, Run};
+use crate::operations::{Calls, ClaimReplay, ConcurrentClaims, Keys, Life, Posts, Run};
 
 const ENGINE: &str = "engine";
 const CALLS: &str = "store's own calls";
@@ -62,14 +62,14 @@ const BASE: &str = "claim + replay";
 /// Measures many callers with one key, against one claim and one replay.
 pub(super) async fn contended(visit: &mut Visit<'_>) -> Result<(), BoxError> {
     let arena = visit.arena().await?;
-    let crowd = |store| Crowd {
+    let claims = |store| ConcurrentClaims {
         store,
         callers: CALLERS,
     };
     let shared = Arc::new(SingleFlight::new(arena.store()));
     let contenders = vec![
-        Measured::boxed(SHARED, crowd(shared)),
-        Measured::boxed(IDEM, crowd(arena.store())),
+        Measured::boxed(SHARED, claims(shared)),
+        Measured::boxed(IDEM, claims(arena.store())),
         Measured::boxed(BASE, ClaimReplay::prepared(arena.store()).await?),
     ];
     let scene = Scene::new("contended", &[CALLERS], contenders).comparing(|heat| {
