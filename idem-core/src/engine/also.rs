@@ -56,7 +56,7 @@ impl Work {
                     return Err(Error::new(ErrorKind::ClaimLost, Effect::None, message));
                 }
                 held.start();
-                lease.others.add(held);
+                lease.add_follower(held);
                 Ok(None)
             }
             Claimed::Completed(completed) => Ok(Some(completed.response)),
@@ -78,7 +78,7 @@ impl Work {
         let lease = context.policy.lease();
         let waits = BusyPolicy::wait(lease.saturating_add(lease / 2));
         let context = context.with_policy(context.policy.as_ref().clone().with_on_busy(waits));
-        let request = ClaimRequest::new(key.clone(), own.others.fingerprint)
+        let request = ClaimRequest::new(key.clone(), own.fingerprint)
             .with_lease(lease)
             .with_retention(context.policy.failure_retention())
             .with_on_stale(StalePolicy::Fail)

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::codec::Json;
 use super::context::{Context, Doubt, in_time};
-use super::held::{Ending, Held, is_worth_repeating};
+use super::ending::Ending;
+use super::held::{Held, is_worth_repeating};
 use super::run::{decided, perform, replayed};
 use super::wait::Claimed;
 use super::{Idempotency, Outcome, RunError, Work};

@@ -1,62 +1,17 @@
 //! [`Held`]: a claim that a run holds, and how it ends.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::InterruptPolicy;
 use super::context::{Context, Doubt, in_time_since};
+use super::ending::Ending;
 use super::heartbeat::Heartbeat;
-use super::lease::Lease;
+use super::lease::{Follower, Lease};
 use crate::backoff::Backoff;
-use crate::{
-    Claim, ClaimRequest, Effect, Error, ErrorKind, Failure, Fingerprint, Response, Result,
-};
-
-/// How a claim ends.
-#[derive(Debug, Clone)]
-pub(super) enum Ending {
-    Complete(Response),
-    Fail(Failure),
-    /// With a failure that says that the work has run and its result is not stored.
-    NotStored,
-    Release,
-    LetExpire,
-}
-
-impl Ending {
-    /// Returns the name of the store call that it needs.
-    fn call(&self) -> &'static str {
-        match self {
-            Self::Complete(_) => "complete",
-            Self::Fail(_) | Self::NotStored => "fail",
-            Self::Release => "release",
-            Self::LetExpire => "",
-        }
-    }
-
-    /// Returns the ending that the policy for an interruption leads to.
-    pub(super) fn interrupted(policy: InterruptPolicy, failure: impl FnOnce() -> Failure) -> Self {
-        match policy {
-            InterruptPolicy::Release => Self::Release,
-            InterruptPolicy::Record => Self::Fail(failure()),
-            InterruptPolicy::LetExpire => Self::LetExpire,
-        }
-    }
-
-    /// Returns the same in the form for the store. Most runs prepare for
-    /// [`NotStored`](Self::NotStored) without ending so.
-    fn with_failure(self) -> Self {
-        match self {
-            Self::NotStored => Self::Fail(Failure::new(
-                Failure::NOT_STORED,
-                "the work has run, but its result could not be stored",
-            )),
-            ending => ending,
-        }
-    }
-}
+use crate::{Claim, ClaimRequest, Effect, Error, ErrorKind, Failure, Result};
 
 /// A claim that always ends, whatever happens to its holder: settled, or dropped.
 ///
@@ -136,12 +91,6 @@ impl Held {
         }
     }
 
-    /// Returns the last step that a drop would take.
-    fn into_step(mut self) -> Option<LastStep> {
-        self.lease.end();
-        self.last_step()
-    }
-
     /// Returns the remaining step, once.
     fn last_step(&mut self) -> Option<LastStep> {
         let context = &self.lease.context;
@@ -149,7 +98,7 @@ impl Held {
         if heartbeat.is_some() {
             context.report_expiry(&self.lease);
         }
-        let others = self.lease.others.take(&self.on_drop);
+        let followers = self.lease.take_followers(&self.on_drop);
         let limit = match self.on_drop {
             Ending::LetExpire => {
                 if heartbeat.is_some() {
@@ -171,39 +120,20 @@ impl Held {
             _heartbeat: heartbeat.filter(|_| !matches!(ending, Ending::Release)),
             ending,
             limit,
-            others,
+            followers,
         })
     }
 }
 
-/// The claims that a run holds beside its own, and the request that they are for.
-#[derive(Debug)]
-pub(super) struct Others {
-    pub(super) fingerprint: Fingerprint,
-    held: Mutex<Vec<Held>>,
-}
-
-impl Others {
-    pub(super) fn new(fingerprint: Fingerprint) -> Self {
-        Self {
-            fingerprint,
-            held: Mutex::default(),
-        }
+#[async_trait]
+impl Follower for Held {
+    fn set_on_drop(&mut self, ending: Ending) {
+        self.on_drop = ending;
     }
 
-    pub(super) fn add(&self, held: Held) {
-        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(held);
-    }
-
-    /// Takes all of them, to end as the run's own claim does.
-    fn take(&self, ending: &Ending) -> Vec<Held> {
-        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = std::mem::take(&mut *all);
-        for held in &mut taken {
-            held.set_on_drop(ending.clone());
-        }
-        taken
+    async fn settle(self: Box<Self>) -> Result<()> {
+        let ending = self.on_drop.clone();
+        Self::settle(*self, ending).await
     }
 }
 
@@ -228,18 +158,16 @@ struct LastStep {
     ending: Ending,
     limit: Duration,
     /// They end before this one does: a caller that finds the result here finds it there.
-    others: Vec<Held>,
+    followers: Vec<Box<dyn Follower>>,
     _heartbeat: Option<Heartbeat>,
 }
 
 impl LastStep {
     /// Takes the step and notifies the waiting runs of this process, whatever the result.
     async fn run(mut self) -> Result<()> {
-        let others = std::mem::take(&mut self.others);
-        let steps: Vec<_> = others.into_iter().filter_map(Held::into_step).collect();
         let mut result = Ok(());
-        for step in &steps {
-            result = result.and(step.take().await);
+        for follower in std::mem::take(&mut self.followers) {
+            result = result.and(follower.settle().await);
         }
         self.take().await.and(result)
     }

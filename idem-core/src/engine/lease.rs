@@ -1,15 +1,17 @@
 //! [`Lease`]: a claim that a run holds.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::context::Context;
-use super::held::Others;
+use super::ending::Ending;
 use crate::backend::check;
-use crate::{Claim, ClaimRequest, Key};
+use crate::{Claim, ClaimRequest, Fingerprint, Key, Result};
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held. The
 /// run, its work and its heartbeat share it.
@@ -20,8 +22,8 @@ use crate::{Claim, ClaimRequest, Key};
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) context: Context,
-    /// The claims that end as this one does.
-    pub(super) others: Others,
+    /// The fingerprint of the request that the claim was granted to.
+    pub(super) fingerprint: Fingerprint,
     key: Key,
     held: Mutex<Held>,
     /// Lost or given up; never taken back.
@@ -34,6 +36,17 @@ pub(super) struct Lease {
     is_handed_over: AtomicBool,
     /// Whether observers know that it was lost.
     loss_is_told: AtomicBool,
+    followers: Mutex<Vec<Box<dyn Follower>>>,
+}
+
+/// A claim under another key of the same run, which ends as the run's own does.
+#[async_trait]
+pub(super) trait Follower: Debug + Send + Sync {
+    /// Sets how it ends from now on, also if it is dropped.
+    fn set_on_drop(&mut self, ending: Ending);
+
+    /// Ends it so.
+    async fn settle(self: Box<Self>) -> Result<()>;
 }
 
 #[derive(Debug)]
@@ -53,7 +66,7 @@ impl Lease {
         let deadline = deadline(&claim, sent);
         Self {
             context,
-            others: Others::new(*request.fingerprint()),
+            fingerprint: *request.fingerprint(),
             key: claim.key().clone(),
             held: Mutex::new(Held { claim, deadline }),
             over: AtomicBool::new(false),
@@ -61,7 +74,28 @@ impl Lease {
             since: sent,
             is_handed_over: AtomicBool::new(false),
             loss_is_told: AtomicBool::new(false),
+            followers: Mutex::default(),
         }
+    }
+
+    fn followers(&self) -> MutexGuard<'_, Vec<Box<dyn Follower>>> {
+        self.followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets another claim of the run end as this one does.
+    pub(super) fn add_follower(&self, follower: impl Follower + 'static) {
+        self.followers().push(Box::new(follower));
+    }
+
+    /// Takes the other claims, to end as this one does.
+    pub(super) fn take_followers(&self, ending: &Ending) -> Vec<Box<dyn Follower>> {
+        let mut taken = std::mem::take(&mut *self.followers());
+        for follower in &mut taken {
+            follower.set_on_drop(ending.clone());
+        }
+        taken
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {

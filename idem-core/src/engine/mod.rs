@@ -66,6 +66,7 @@ mod choices;
 mod codec;
 mod context;
 mod duration_text;
+mod ending;
 mod error;
 mod handoff;
 mod heartbeat;

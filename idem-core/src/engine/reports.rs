@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::context::{Context, in_time};
-use super::held::Ending;
+use super::ending::Ending;
 use super::lease::Lease;
 use super::observe::{self, LeaseLoss};
 use crate::{Key, Record, Result};
