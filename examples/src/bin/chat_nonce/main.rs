@@ -81,11 +81,16 @@ struct Args {
 }
 
 async fn serve(args: Args) -> Result<bool, BoxError> {
-    let folder = tempfile::Builder::new().prefix("idem-").tempdir()?;
-    let embedded = format!("sqlite:{}", folder.path().join("chat.db").display());
-    let url = args.store.as_deref().unwrap_or(&embedded);
+    let (url, _folder) = match &args.store {
+        Some(url) => (url.clone(), None),
+        None => {
+            let folder = tempfile::Builder::new().prefix("idem-").tempdir()?;
+            let path = folder.path().join("chat.db");
+            (format!("sqlite:{}", path.display()), Some(folder))
+        }
+    };
     let chat = Arc::new(Chat {
-        window: Window::open(url, &args).await?,
+        window: Window::open(&url, &args).await?,
         messages: Mutex::default(),
         delay: args.delay,
     });
@@ -98,7 +103,11 @@ async fn serve(args: Args) -> Result<bool, BoxError> {
             get(http::list).post(http::post),
         )
         .route("/channels/{channel}/socket", get(socket::open));
-    axum::serve(listener, router.with_state(chat)).await?;
+    // After Ctrl-C the temporary folder is removed.
+    tokio::select! {
+        served = axum::serve(listener, router.with_state(chat)).into_future() => served?,
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
     Ok(true)
 }
 
