@@ -73,7 +73,7 @@ pub struct CacheRead {
 }
 
 /// An entry that was found.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct CacheHit {
     /// The bytes that were stored.
     pub entry: Bytes,
@@ -81,6 +81,17 @@ pub struct CacheHit {
     pub age: Duration,
     /// How much longer it is kept, by the server's clock.
     pub remaining: Duration,
+}
+
+/// Shows the size of the entry only.
+impl fmt::Debug for CacheHit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheHit")
+            .field("bytes", &self.entry.len())
+            .field("age", &self.age)
+            .field("remaining", &self.remaining)
+            .finish()
+    }
 }
 
 impl RedisCache {
@@ -323,6 +334,11 @@ mod tests {
         assert_eq!(found.entry, "entry");
         assert_eq!(found.age, Duration::from_micros(3_000));
         assert_eq!(found.remaining, Duration::from_micros(5_000));
+        let shown = format!("{found:?}");
+        assert!(
+            shown.contains("bytes: 5") && !shown.contains("entry"),
+            "{shown}"
+        );
     }
 
     #[test]

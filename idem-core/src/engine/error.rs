@@ -35,7 +35,7 @@ pub enum RunError<E, T> {
     /// [`effect`](Error::effect) the key may stay claimed until the lease ends. With the kind
     /// [`Contention`](crate::ErrorKind::Contention) an open transaction holds the key: another
     /// caller works under it.
-    #[error("the store gave no claimed, the work was not started")]
+    #[error("the store gave no decision, the work was not started")]
     Store(#[source] Error),
 
     /// The work has run and this is its value, but it is unknown whether the value is stored, so a
