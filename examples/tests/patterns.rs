@@ -1,6 +1,7 @@
 //! Drives the programs that show one pattern each, on the embedded store and on every available
 //! server.
 
+#[path = "../storm/tests/support/mod.rs"]
 mod support;
 
 use std::process::ExitCode;

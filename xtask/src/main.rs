@@ -1,8 +1,11 @@
 //! Set-up, servers, tests and checks: every command for people and CI. `cargo xtask help` lists
 //! them.
 
+mod api;
 mod bench;
 mod check;
+mod machine;
+mod page;
 mod pool;
 mod row;
 mod servers;
@@ -39,8 +42,8 @@ enum Command {
     /// Measures the stores beside the bare statements on private servers with durable settings: one
     /// table of ratios.
     Bench(bench::BenchOptions),
-    /// Format, clippy for each set of features, documentation, versions, one TLS stack.
-    Check,
+    /// Format, clippy for each set of features, documentation, dependencies, packages, public API.
+    Check(check::CheckOptions),
 }
 
 /// The tests to run, and the destination of the result.
@@ -50,6 +53,9 @@ pub(crate) struct TestOptions {
     /// ignored, failed}.
     #[arg(long, value_name = "FILE", value_parser = |file: &str| std::path::absolute(file))]
     json: Option<PathBuf>,
+    /// Writes the table into `docs/evidence.md`.
+    #[arg(long)]
+    docs: bool,
     /// Runs only the suites of these backends; `hybrid-*` means every name that begins so.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     backend: Vec<String>,
@@ -86,6 +92,6 @@ fn run() -> Result<bool> {
         Command::Servers(command) => servers::run(&command).map(|()| true),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
-        Command::Check => check::run(),
+        Command::Check(options) => check::run(&options),
     }
 }

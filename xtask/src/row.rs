@@ -85,6 +85,21 @@ pub(crate) fn table(reports: &[Report]) -> String {
     text
 }
 
+/// Returns the same as a table of Markdown.
+pub(crate) fn markdown(reports: &[Report]) -> String {
+    let mut text = "| backend | product and version | passed | ignored | failed |\n\
+                    | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for report in reports {
+        let (backend, ran) = (&report.backend, report.ran().replace(", see below", ""));
+        let (passed, ignored, failed) = (report.passed, report.ignored, report.failed);
+        text.push_str(&format!(
+            "| `{backend}` | {ran} | {passed} | {ignored} | {failed} |\n"
+        ));
+    }
+    text
+}
+
 /// Returns the same as an array of JSON objects.
 pub(crate) fn json(reports: &[Report]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(reports).map(|text| text + "\n")
@@ -130,6 +145,7 @@ postgres  not run, see below                 0       99       0
 postgres is not run: no server
 ";
         assert_eq!(table(&reports()), expected);
+        assert!(markdown(&reports()).ends_with("| `postgres` | not run | 0 | 99 | 0 |\n"));
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::process::Command;
 
 use idem_servers::{Finder, Options, Source};
 
+use crate::machine::Machine;
+use crate::page::{self, EVIDENCE};
 use crate::pool::Pool;
-use crate::row::{Report, json, table};
+use crate::row::{Report, json, markdown, table};
 use crate::step::{self, cargo, has};
 use crate::{Result, TestOptions, suites, tools, workspace};
 
@@ -62,7 +64,7 @@ fn needed(options: &TestOptions) -> Vec<String> {
 fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
     let has_nextest = has("cargo-nextest", &["nextest", "--version"]);
     let mut unit = if has_nextest {
-        let mut command = cargo("nextest run --workspace --no-fail-fast -E");
+        let mut command = cargo("nextest run --no-fail-fast -E");
         command.arg(format!("not binary({})", suites::TARGET));
         command
     } else {
@@ -75,7 +77,9 @@ fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
         true => "nextest run --no-fail-fast",
         false => "test --no-fail-fast --lib --tests",
     });
-    let mut examples = cargo("test --quiet --workspace --doc");
+    unit.args(workspace::EVERYTHING);
+    let mut examples = cargo("test --quiet --doc");
+    examples.args(workspace::EVERYTHING);
     if options.no_containers {
         for command in [&mut unit, &mut examples] {
             command.args(["--exclude", "idem-containers"]);
@@ -107,7 +111,7 @@ fn with_all_features(arguments: &str) -> Command {
 
 /// Returns every test target by name, except the suites.
 fn without_nextest() -> Result<Command> {
-    let mut command = cargo("test --workspace --no-fail-fast --lib --bins");
+    let mut command = cargo("test --no-fail-fast --lib --bins");
     let workspace = workspace::members()?;
     let packages = workspace.packages.iter();
     let tests: BTreeSet<_> = packages.flat_map(workspace::tests).collect();
@@ -147,12 +151,18 @@ fn tell(options: &TestOptions, reports: &[Report]) -> Result {
             .map_err(|error| format!("{}: {error}", file.display()))?;
     }
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
-    println!(
+    let all = format!(
         "{} passed, {} failed, {} skipped",
         sum(|report| report.passed),
         sum(|report| report.failed),
         sum(|report| report.ignored)
     );
+    if options.docs {
+        let ran = page::on(&Machine::here());
+        let text = format!("Run {ran}: {all}.\n\n{}", markdown(reports));
+        page::write(EVIDENCE, "test", &text)?;
+    }
+    println!("{all}");
     Ok(())
 }
 

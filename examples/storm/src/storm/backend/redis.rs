@@ -27,7 +27,8 @@ use idem_redis::redis::{Cmd, FromRedisValue, RedisResult, cmd};
 use idem_stores::{Adapter, Connection};
 use tokio::sync::Mutex;
 
-use super::{Backend, Entry, Location, RETENTION, Settlement, reach};
+use super::server::reach;
+use super::{Backend, Entry, Location, RETENTION, Settlement};
 use crate::storm::probe::Point;
 use crate::storm::seat::without_credentials;
 use crate::storm::stop::{OrStop, Stop};

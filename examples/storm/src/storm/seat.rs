@@ -157,6 +157,22 @@ impl Product {
             unknown => return Err(unknown),
         })
     }
+
+    /// Returns the error of a program that is built without this store.
+    pub(crate) fn not_built(self) -> Stop {
+        let feature = match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
+            Self::Mssql => "mssql",
+            Self::Mongo => "mongo",
+            Self::Redis => "redis",
+        };
+        Stop::new(format!(
+            "--store: this program is built without the feature `{feature}`; add it, as in \
+             `cargo run --release -p idem-storm --features {feature} -- --store URL`"
+        ))
+    }
 }
 
 /// Splits `hybrid+CACHE+DATABASE` into cache and database. A plus sign alone may be part of a

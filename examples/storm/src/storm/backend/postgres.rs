@@ -5,8 +5,9 @@ use idem_postgres::PostgresStore;
 use idem_postgres::sqlx::{Connection, PgConnection};
 use idem_stores::{Adapter, ServerUrl};
 
+use super::Location;
 use super::database::sql_database;
-use super::{Location, reach};
+use super::server::reach;
 use crate::storm::stop::{OrStop, Stop};
 
 #[derive(Debug)]

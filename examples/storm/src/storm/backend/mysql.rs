@@ -5,8 +5,9 @@ use idem_mysql::MySqlStore;
 use idem_mysql::sqlx::{Connection, MySqlConnection};
 use idem_stores::{Adapter, ServerUrl};
 
+use super::Location;
 use super::database::sql_database;
-use super::{Location, reach};
+use super::server::reach;
 use crate::storm::stop::{OrStop, Stop};
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use support::{Ran, on_stores, trials};
 
 const EVENTS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/data/github-webhooks-excerpt.ndjson"
+    "/../data/github-webhooks-excerpt.ndjson"
 );
 
 fn main() -> ExitCode {

@@ -9,7 +9,8 @@ use idem_mongo::mongodb::{Client, ClientSession, Collection, Database};
 use idem_mongo::{MongoStore, Transactions};
 
 use super::database::transactional;
-use super::{Entry, Location, SERVER_TIMEOUT, reach};
+use super::server::{SERVER_TIMEOUT, reach};
+use super::{Entry, Location};
 use crate::storm::seat::without_credentials;
 use crate::storm::stop::{OrStop, Stop};
 

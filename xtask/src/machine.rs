@@ -1,3 +1,5 @@
+//! The machine, for readers of results.
+
 use std::io::Write;
 use std::time::{Duration, Instant};
 

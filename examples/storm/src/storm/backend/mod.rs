@@ -1,12 +1,26 @@
 //! [`Backend`]: a store together with the ledger of effects.
 
 mod database;
+#[cfg(feature = "redis")]
 mod hybrid;
+#[cfg(feature = "mongo")]
 mod mongo;
+#[cfg(feature = "mssql")]
 mod mssql;
+#[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(
+    feature = "mongo",
+    feature = "mssql",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis"
+))]
+mod server;
 mod sqlite;
 
 use std::fmt::{self, Debug};
@@ -15,18 +29,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{BoxError, Claim, IdempotencyStore, Response};
-use idem_postgres::sqlx;
 use serde::{Deserialize, Serialize};
 
 use super::probe::Probe;
 use super::seat::{Product, tiers};
-use super::stop::{OrStop, Stop};
+use super::stop::Stop;
 
 /// The retention of an answer: longer than any run.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How long a run waits for a server that does not answer.
-const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A store, and a ledger that shows when an effect happened twice.
 ///
@@ -147,58 +157,46 @@ impl fmt::Debug for Location {
 
 /// Opens the store that the URL names, with or without a cache in front of it.
 pub(crate) async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
+    #[cfg_attr(not(feature = "redis"), expect(unused_variables))]
     let Some((cache, database)) = tiers(&location.url) else {
         return open_one(location).await;
     };
-    let behind = Location {
-        url: database.to_owned(),
-        ..location.clone()
-    };
-    let database = open_one(&behind).await?;
-    let hybrid = hybrid::Hybrid::open(cache, location, database).await?;
-    Ok(Box::new(hybrid))
+    #[cfg(not(feature = "redis"))]
+    return Err(Product::Redis.not_built());
+    #[cfg(feature = "redis")]
+    {
+        let behind = Location {
+            url: database.to_owned(),
+            ..location.clone()
+        };
+        let database = open_one(&behind).await?;
+        let hybrid = hybrid::Hybrid::open(cache, location, database).await?;
+        Ok(Box::new(hybrid))
+    }
 }
 
 async fn open_one(location: &Location) -> Result<Box<dyn Backend>, Stop> {
-    Ok(match Product::of(&location.url) {
-        Ok(Product::Sqlite) => Box::new(sqlite::Sqlite::open(location).await?),
-        Ok(Product::Postgres) => Box::new(postgres::Postgres::open(location).await?),
-        Ok(Product::MySql) => Box::new(mysql::MySql::open(location).await?),
-        Ok(Product::Mssql) => Box::new(mssql::Mssql::open(location).await?),
-        Ok(Product::Mongo) => Box::new(mongo::Mongo::open(location).await?),
-        Ok(Product::Redis) => Box::new(redis::Redis::open(location).await?),
-        Err(scheme) => {
-            return Err(Stop::new(format!(
-                "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
-                 postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
-                 mssql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://HOST:PORT, redis://HOST:PORT, or \
-                 hybrid+redis://HOST:PORT+DATABASE where DATABASE is one of the first five"
-            )));
-        }
-    })
-}
-
-/// Connects once, because a pool treats a refused connection as a starting server and retries for
-/// half a minute. The error distinguishes a wrong URL from an unreachable server. `parts` are the
-/// parts of the URL that the server checks.
-async fn reach<T, E: Into<BoxError>>(
-    server: &str,
-    parts: &str,
-    connect: impl Future<Output = Result<T, E>>,
-) -> Result<T, Stop> {
-    let away = format!("--store: {server} cannot be reached; is it running, and is the URL right?");
-    // Some drivers have the limit themselves, and their errors say more.
-    let limit = SERVER_TIMEOUT + Duration::from_millis(500);
-    let connected = tokio::time::timeout(limit, connect).await.map_err(|_| {
-        let seconds = SERVER_TIMEOUT.as_secs();
-        Stop::new(format!("{away} (no answer within {seconds} s)"))
+    let product = Product::of(&location.url).map_err(|scheme| {
+        Stop::new(format!(
+            "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
+             postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
+             mssql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://HOST:PORT, redis://HOST:PORT, or \
+             hybrid+redis://HOST:PORT+DATABASE where DATABASE is one of the first five"
+        ))
     })?;
-    let connected = connected.map_err(E::into);
-    let message = match &connected {
-        Err(error) if matches!(error.downcast_ref(), Some(sqlx::Error::Database(_))) => {
-            format!("--store: {server} refuses the connection; check {parts} in the URL")
-        }
-        _ => away,
-    };
-    connected.or_stop(message)
+    Ok(match product {
+        Product::Sqlite => Box::new(sqlite::Sqlite::open(location).await?),
+        #[cfg(feature = "postgres")]
+        Product::Postgres => Box::new(postgres::Postgres::open(location).await?),
+        #[cfg(feature = "mysql")]
+        Product::MySql => Box::new(mysql::MySql::open(location).await?),
+        #[cfg(feature = "mssql")]
+        Product::Mssql => Box::new(mssql::Mssql::open(location).await?),
+        #[cfg(feature = "mongo")]
+        Product::Mongo => Box::new(mongo::Mongo::open(location).await?),
+        #[cfg(feature = "redis")]
+        Product::Redis => Box::new(redis::Redis::open(location).await?),
+        #[allow(unreachable_patterns, reason = "with all features there is none")]
+        missing => return Err(missing.not_built()),
+    })
 }

@@ -5,7 +5,8 @@ use idem_mssql::tiberius::{Query, Row};
 use idem_mssql::{Config, Manager, MssqlStore, Pool, Transaction, Transactions};
 
 use super::database::transactional;
-use super::{Entry, Location, SERVER_TIMEOUT, reach};
+use super::server::{SERVER_TIMEOUT, reach};
+use super::{Entry, Location};
 use crate::storm::seat::without_credentials;
 use crate::storm::stop::{OrStop, Stop};
 
