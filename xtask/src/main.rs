@@ -7,6 +7,7 @@ mod check;
 mod machine;
 mod page;
 mod pool;
+mod progress;
 mod row;
 mod servers;
 mod step;
@@ -62,6 +63,10 @@ pub(crate) struct TestOptions {
     /// Runs only the suites' cases whose names contain this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Also runs each state of the cache in front of every database. Default: in front of SQLite,
+    /// and a healthy cache in front of every database.
+    #[arg(long)]
+    all: bool,
     /// Leaves out the test of the container path, and installs no container engine for it.
     #[arg(long)]
     no_containers: bool,

@@ -51,6 +51,13 @@ impl Report {
         self.failures.iter().map(line)
     }
 
+    /// Returns what ran and how it ended, in a line.
+    pub(crate) fn line(&self) -> String {
+        let (backend, ran) = (&self.backend, self.ran());
+        let (passed, failed) = (self.passed, self.failed);
+        format!("{backend}: {ran}: {passed} passed, {failed} failed")
+    }
+
     fn ran(&self) -> String {
         match &self.missing {
             Some(_) => "not run, see below".to_owned(),

@@ -9,6 +9,7 @@ use idem_servers::{Finder, Options, Source};
 use crate::machine::Machine;
 use crate::page::{self, EVIDENCE};
 use crate::pool::Pool;
+use crate::progress::Progress;
 use crate::row::{Report, json, markdown, table};
 use crate::step::{self, cargo, has};
 use crate::{Result, TestOptions, suites, tools, workspace};
@@ -24,8 +25,10 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let pool = Pool::start(&needed(options), &finder, &Options::new(), &[])?;
     let variables = pool.variables();
     let mut failed = Vec::new();
+    let steps = suites::titles()?.into_iter();
+    let mut progress = Progress::begin(steps.chain(TESTS.map(str::to_owned)))?;
     if options.backend.is_empty() && options.filter.is_none() {
-        for (title, mut command) in other_tests(options)? {
+        for (title, mut command) in TESTS.into_iter().zip(other_tests(options)?) {
             // Removes the report of an earlier run.
             let _ = std::fs::remove_file(junit()?);
             if !step::run(title, command.envs(variables.iter().cloned()))? {
@@ -33,9 +36,11 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
                 let report = std::fs::read_to_string(junit()?).unwrap_or_default();
                 failed.extend(failed_tests(&report));
             }
+            progress.end(title);
+            println!("    {}", progress.shown());
         }
     }
-    let reports = suites::run_all(options, &variables)?;
+    let reports = suites::run_all(options, &variables, &mut progress)?;
     drop(pool);
     tell(options, &reports)?;
     // Failures come last, where a reader looks first.
@@ -60,8 +65,17 @@ fn needed(options: &TestOptions) -> Vec<String> {
     }
 }
 
-/// Returns the tests that are not conformance suites.
-fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
+/// The tests that are not conformance suites.
+const TESTS: [&str; 5] = [
+    "tests",
+    "tests of all features",
+    "documentation tests",
+    "documentation tests of all features",
+    "model check of the memory store",
+];
+
+/// Returns the commands of [`TESTS`].
+fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
     let has_nextest = has("cargo-nextest", &["nextest", "--version"]);
     let mut unit = if has_nextest {
         let mut command = cargo("nextest run --no-fail-fast -E");
@@ -90,13 +104,7 @@ fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
     model.env("RUSTFLAGS", "--cfg shuttle");
     model.env("CARGO_TARGET_DIR", target);
     let featured_examples = with_all_features("test --quiet --doc");
-    Ok([
-        ("tests", unit),
-        ("tests of all features", featured),
-        ("documentation tests", examples),
-        ("documentation tests of all features", featured_examples),
-        ("model check of the memory store", model),
-    ])
+    Ok([unit, featured, examples, featured_examples, model])
 }
 
 /// Returns a command over the crates that need no server, with all their features.

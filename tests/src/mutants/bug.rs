@@ -49,6 +49,9 @@ pub enum Bug {
     IgnoresScheme,
     /// A conflict extends the lease of the holder.
     ConflictTouches,
+    /// Claims to be durable: its records are in memory, in an instance that all handles of a
+    /// process share.
+    Volatile,
     /// Any attempt may renew.
     AnyoneRenews,
     /// Any attempt may release.
@@ -196,6 +199,7 @@ impl Bug {
         Self::IgnoresScheme,
         Self::ConflictTouches,
         Self::AnyoneRenews,
+        Self::Volatile,
         Self::AnyoneReleases,
         Self::RenewalShortens,
         Self::LateHolderLoses,

@@ -14,6 +14,10 @@ pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
         &["law01::concurrent_claims_of_one_key_have_one_winner"],
     ),
     (
+        Bug::Volatile,
+        &["law12::what_a_killed_process_completed_is_there_for_the_next"],
+    ),
+    (
         Bug::NoFencing,
         &[
             "law05::after_a_takeover_the_old_holder_can_do_nothing",
