@@ -52,6 +52,10 @@ pub enum Bug {
     /// Claims to be durable: its records are in memory, in an instance that all handles of a
     /// process share.
     Volatile,
+    /// Selects expired records, and deletes them then: two statements.
+    PurgeChecksThenDeletes,
+    /// Counts abandoned records, and fails those that still are then.
+    SweepCountsThenFails,
     /// Any attempt may renew.
     AnyoneRenews,
     /// Any attempt may release.
@@ -200,6 +204,8 @@ impl Bug {
         Self::ConflictTouches,
         Self::AnyoneRenews,
         Self::Volatile,
+        Self::PurgeChecksThenDeletes,
+        Self::SweepCountsThenFails,
         Self::AnyoneReleases,
         Self::RenewalShortens,
         Self::LateHolderLoses,
