@@ -16,18 +16,43 @@ use crate::{Result, TestOptions, suites, tools, workspace};
 
 /// Runs everything. Returns whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
-    println!("==> servers");
     tools::set_up(options);
     let mut finder = Finder::from_env()?;
     if options.no_containers {
         finder = finder.without(Source::Container);
     }
-    let pool = Pool::start(&needed(options), &finder, &Options::new(), &[])?;
+    let (slow, others) = needed(options);
+    let slow_finder = finder.clone();
+    // Where it has to be built, that takes minutes, beside the tests.
+    let slow = slow.map(|name| {
+        let start = move || {
+            let pool = Pool::start(&[name.to_owned()], &slow_finder, &Options::new(), &[]);
+            pool.map_err(|error| error.to_string())
+        };
+        (name, std::thread::spawn(start))
+    });
+    let is_whole = options.backend.is_empty() && options.filter.is_none();
+    if is_whole {
+        step::run("build", &mut build()?)?;
+    }
+    println!("==> servers");
+    let mut pool = Pool::start(&others, &finder, &Options::new(), &[])?;
+    if let Some((name, starting)) = slow {
+        if starting.is_finished() || is_required(name, options) {
+            let started = starting.join().map_err(|_| format!("{name}: a panic"))?;
+            pool.add(started?);
+        } else {
+            pool.note_missing(
+                name,
+                "it is still being built; the next run has it".to_owned(),
+            );
+        }
+    }
     let variables = pool.variables();
     let mut failed = Vec::new();
     let steps = suites::titles()?.into_iter();
     let mut progress = Progress::begin(steps.chain(TESTS.map(str::to_owned)))?;
-    if options.backend.is_empty() && options.filter.is_none() {
+    if is_whole {
         for (title, mut command) in TESTS.into_iter().zip(other_tests(options)?) {
             // Removes the report of an earlier run.
             let _ = std::fs::remove_file(junit()?);
@@ -54,15 +79,47 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
 /// The crates that need no server: their tests also run with all features at once.
 const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
 
-/// Returns the servers to start, where none means all. If every wanted backend is named like a
-/// server, only those start.
-fn needed(options: &TestOptions) -> Vec<String> {
+/// Returns the servers to start: the one that may have to be built, and the others. If every wanted
+/// backend is named like a server, only those start.
+fn needed(options: &TestOptions) -> (Option<&'static str>, Vec<String>) {
     let backends = &options.backend;
     let is_server = |name: &String| idem_servers::server(name).is_ok();
-    match backends.iter().all(is_server) {
+    let all = || {
+        idem_servers::servers()
+            .iter()
+            .map(|server| server.name().to_owned())
+    };
+    let mut names = match !backends.is_empty() && backends.iter().all(is_server) {
         true => backends.clone(),
-        false => Vec::new(),
-    }
+        false => all().collect(),
+    };
+    let count = names.len();
+    names.retain(|name| name != BUILT);
+    ((names.len() < count).then_some(BUILT), names)
+}
+
+/// The server that is built from sources where no package has it.
+const BUILT: &str = "mongo";
+
+/// Returns whether a run without this server would be none.
+fn is_required(name: &str, options: &TestOptions) -> bool {
+    let required = std::env::var("IDEM_REQUIRE").unwrap_or_default();
+    let mut required = required.split(',').map(str::trim);
+    required.any(|wanted| wanted == name) || options.backend.iter().any(|wanted| wanted == name)
+}
+
+/// Returns the command that builds the tests.
+fn build() -> Result<Command> {
+    let mut command = match has_nextest() {
+        true => cargo("nextest run --no-run --cargo-quiet"),
+        false => cargo("test --no-run --quiet"),
+    };
+    command.args(workspace::EVERYTHING);
+    Ok(command)
+}
+
+fn has_nextest() -> bool {
+    has("cargo-nextest", &["nextest", "--version"])
 }
 
 /// The tests that are not conformance suites.
@@ -76,7 +133,7 @@ const TESTS: [&str; 5] = [
 
 /// Returns the commands of [`TESTS`].
 fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
-    let has_nextest = has("cargo-nextest", &["nextest", "--version"]);
+    let has_nextest = has_nextest();
     let mut unit = if has_nextest {
         let mut command = cargo("nextest run --no-fail-fast -E");
         command.arg(format!("not binary({})", suites::TARGET));
@@ -181,17 +238,24 @@ mod tests {
     #[test]
     fn only_servers_that_a_backend_needs_are_started() {
         let needed = |backends: &[&str]| {
-            needed(&TestOptions {
+            let (built, others) = needed(&TestOptions {
                 backend: backends.iter().map(|name| (*name).to_owned()).collect(),
                 ..TestOptions::default()
-            })
+            });
+            (built.is_some(), others)
         };
-        assert_eq!(needed(&["mysql", "galera"]), ["mysql", "galera"]);
-        let family = ["redis", "redis-cluster", "valkey", "mongo"];
-        assert_eq!(needed(&family), family);
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            needed(&["mysql", "galera"]),
+            (false, of(&["mysql", "galera"]))
+        );
+        assert_eq!(needed(&["redis", "mongo"]), (true, of(&["redis"])));
         // The servers of a backend with another name are unknown, so all start.
-        assert!(needed(&["mysql", "hybrid"]).is_empty());
-        assert!(needed(&[]).is_empty());
+        let all = idem_servers::servers().len();
+        for backends in [&["mysql", "hybrid"][..], &[]] {
+            let (built, others) = needed(backends);
+            assert_eq!((built, others.len()), (true, all - 1));
+        }
     }
 
     #[test]
