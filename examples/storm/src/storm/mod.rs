@@ -51,6 +51,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+pub use backend::foreign::Open;
+
+/// Runs the command for a store of somebody else: without `--store`, or with `--store NAME:FOLDER`.
+/// The store has to be open in several processes at once, whose `main` begins with this.
+#[must_use]
+pub fn main_with(name: &'static str, open: Open) -> ExitCode {
+    backend::foreign::register(name, open);
+    main()
+}
+
 /// Runs the command: `storm`, or one of its workers.
 #[must_use]
 pub fn main() -> ExitCode {

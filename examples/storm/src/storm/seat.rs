@@ -8,7 +8,7 @@ use idem_sqlite::sqlx::sqlite::SqliteConnectOptions;
 use idem_stores::ServerUrl;
 use tempfile::TempDir;
 
-use super::backend::Location;
+use super::backend::{Location, foreign};
 use super::stop::{OrStop, Stop};
 
 /// The location of the data, and what has to be removed with it.
@@ -42,8 +42,13 @@ impl Seat {
                     .prefix(&format!("idem-{program}-"))
                     .tempdir()
                     .or_stop("no temporary folder can be made")?;
-                let path = folder.insert(made).path().join(format!("{program}.db"));
-                format!("sqlite:{}", escaped(&path))
+                let folder = folder.insert(made).path();
+                match foreign::name() {
+                    Some(name) => format!("{name}:{}", folder.display()),
+                    None => {
+                        format!("sqlite:{}", escaped(&folder.join(format!("{program}.db"))))
+                    }
+                }
             }
         };
         let tiers = tiers(&url);
@@ -53,7 +58,7 @@ impl Seat {
         }
         let path = sqlite_path(database);
         let mut shown = match &path {
-            Some(_) if folder.is_some() => "temporary file".to_owned(),
+            _ if folder.is_some() => "temporary file".to_owned(),
             Some(path) => path.display().to_string(),
             None => without_credentials(database),
         };
@@ -84,6 +89,7 @@ impl Seat {
             Ok(Product::Sqlite) => {
                 format!("{database}, tables {namespace}_records and {namespace}_ledger")
             }
+            Ok(Product::Foreign) => database.to_owned(),
             Ok(Product::Redis) => {
                 format!("keys {namespace}:r:* for records, stream {namespace}:{{ledger}}")
             }
@@ -141,6 +147,8 @@ pub(crate) enum Product {
     Mongo,
     /// Redis or Valkey, the only one that can be a cache.
     Redis,
+    /// The store of somebody else that the program was built for.
+    Foreign,
 }
 
 impl Product {
@@ -154,6 +162,7 @@ impl Product {
             "mssql" | "sqlserver" => Self::Mssql,
             "mongodb" => Self::Mongo,
             "redis" | "rediss" | "valkey" | "valkeys" => Self::Redis,
+            own if foreign::name() == Some(own) => Self::Foreign,
             unknown => return Err(unknown),
         })
     }
@@ -167,6 +176,7 @@ impl Product {
             Self::Mssql => "mssql",
             Self::Mongo => "mongo",
             Self::Redis => "redis",
+            Self::Foreign => "",
         };
         Stop::new(format!(
             "--store: this program is built without the feature `{feature}`; add it, as in \
@@ -186,7 +196,7 @@ pub(crate) fn tiers(url: &str) -> Option<(&str, &str)> {
 }
 
 fn is_database(url: &str) -> bool {
-    Product::of(url).is_ok_and(|product| product != Product::Redis)
+    Product::of(url).is_ok_and(|product| !matches!(product, Product::Redis | Product::Foreign))
 }
 
 /// Returns `host:port/database` of a server's URL, or of each node's.

@@ -1,6 +1,7 @@
 //! [`Backend`]: a store together with the ledger of effects.
 
 mod database;
+pub(crate) mod foreign;
 #[cfg(feature = "redis")]
 mod hybrid;
 #[cfg(feature = "mongo")]
@@ -186,6 +187,7 @@ async fn open_one(location: &Location) -> Result<Box<dyn Backend>, Stop> {
     })?;
     Ok(match product {
         Product::Sqlite => Box::new(sqlite::Sqlite::open(location).await?),
+        Product::Foreign => Box::new(foreign::Foreign::open(location).await?),
         #[cfg(feature = "postgres")]
         Product::Postgres => Box::new(postgres::Postgres::open(location).await?),
         #[cfg(feature = "mysql")]
