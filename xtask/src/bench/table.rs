@@ -104,13 +104,14 @@ pub(crate) fn targets(judgement: &Judgement) -> String {
     let backends: Vec<_> = backends.filter(is_measured).collect();
     let head = ["path", "against", "callers", "target"].into_iter();
     let head: Vec<_> = head.chain(backends.iter().copied()).collect();
-    let rule = " --- |".repeat(head.len());
-    let mut text = format!("| {} |\n|{rule}\n", head.join(" | "));
+    // Without spaces: most cells are empty.
+    let rule = "---|".repeat(head.len());
+    let mut text = format!("|{}|\n|{rule}\n", head.join("|"));
     for (head, mut cells) in lines {
         let cells = backends.iter().map(|name| cells.remove(name));
         let cells = cells.map(Option::unwrap_or_default);
         let cells: Vec<_> = head.into_iter().chain(cells).collect();
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        text.push_str(&format!("|{}|\n", cells.join("|")));
     }
     format!("{text}\n{}", reasons(judgement))
 }
@@ -173,9 +174,9 @@ payload_1024  mysql           8  412 bytes
     #[test]
     fn a_page_has_a_column_for_each_backend_with_targets() {
         let expected = "\
-| path | against | callers | target | postgres | mysql | mongo |
-| --- | --- | --- | --- | --- | --- | --- |
-| replay | bare held | 8 | >= 0.90 | 0.95 | 0.85 [1] | 0.80 [1] |
+|path|against|callers|target|postgres|mysql|mongo|
+|---|---|---|---|---|---|---|
+|replay|bare held|8|>= 0.90|0.95|0.85 [1]|0.80 [1]|
 
 1 of 3 targets are met.
 
