@@ -12,7 +12,7 @@
 //! | `InFlight` | another run works on the request, also after the wait that the policy allows | yes, elsewhere, now | tell the caller to repeat it later (HTTP 409), after [`retry_after`](crate::RunError::retry_after) at the latest; or [wait](super::waiting) |
 //! | `Failed` | an earlier run failed for good; this is the [`Failure`](crate::Failure) | yes, earlier; see its code [below](#codes-of-failures) | answer as the first time; do not repeat |
 //! | `Work` | the work returned this error in this call | yes, in this call | handle your own error; the [policy](super::failures) has released or recorded the claim |
-//! | `Store` | the store gave no decision | not in this call | by the [kind of its error](#errors-of-stores); most often: repeat the run with the same key |
+//! | `Store` | the store gave no decision | not in this call | by the [kind of its error](#errors-of-stores); most often: repeat the run with the same key. After an unknown effect the key may be held until the lease ends |
 //! | `NotStored` | the work ran and this is its value; it is unknown whether the store has it | yes, in this call | use the value, it is real; see [below](#notstored) |
 //! | `Codec` | the stored response cannot be read as `T` | yes, earlier | a fault of a [deployment](super::migrations): a person has to look. Repeating changes nothing |
 //!

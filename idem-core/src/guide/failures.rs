@@ -110,5 +110,6 @@
 //! [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver). Otherwise the next claim of the key, or
 //! [`fail_abandoned`](crate::IdempotencyStore::fail_abandoned), records the failure
 //! [`Failure::ABANDONED`](crate::Failure::ABANDONED). Until then a late holder may still complete.
-//! To settle such a key after a person has checked the effect, wait for the retention, or run it
-//! once under `FailedPolicy::Retry` with work that returns the value that was found.
+//!
+//! A person then checks whether the effect happened. To settle the key, wait for the end of its
+//! retention, or run it once under `FailedPolicy::Retry`, with work that returns the value found.

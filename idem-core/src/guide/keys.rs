@@ -5,7 +5,7 @@
 //! | part | says | take it from | limit |
 //! | --- | --- | --- | --- |
 //! | scope | who asks | authentication: tenant, account, API key | 255 bytes |
-//! | operation | what is to happen | a constant in the code, such as `payments.create` | 128 bytes |
+//! | operation | the intent | a constant in the code, such as `payments.create` | 128 bytes |
 //! | id | which request | the caller, see below | 255 bytes |
 //!
 //! - Never take the scope from the client's own words: a client that may choose it can read the
@@ -74,8 +74,8 @@
 //!
 //! Include what changes the effect: amount, currency, recipient. Leave out what a retry changes by
 //! itself: the time of sending, trace ids, counters of attempts. The scope, the operation and the
-//! id need not be in it. Fingerprints of different constructors are never equal, except that
-//! `run(&value)` is `run_with(Fingerprint::of(&value)?)`.
+//! id need not be in it. `of` and `json` give the same fingerprint for the same document;
+//! fingerprints of `fields` and `raw` are never equal to those of another constructor.
 //!
 //! ```
 //! use idem_core::{Fingerprint, Idempotency, Key, MemoryStore, RunError, Work};
@@ -111,7 +111,7 @@
 //! Where the key is optional, [`run_optional`](crate::Idempotency::run_optional) runs the work
 //! without one: the value is fresh, and nothing is read or stored.
 //!
-//! # What is stored and shown
+//! # Storage and logs
 //!
 //! The store keeps the three parts as they are, and of the request only the digest. Errors, `Debug`
 //! and logs never show scope or id. They show the operation and the beginning of

@@ -58,7 +58,7 @@
 //!
 //!     fn ended(&self, _: &Key, ended: &Ended) {
 //!         if ended.ending == Ending::Unsettled {
-//!             self.raise("a result may not be stored");
+//!             self.raise("a last step was not taken");
 //!         }
 //!     }
 //!
@@ -91,7 +91,7 @@
 //! | `idem_decisions_total{decision="conflict"}` rises for one operation | a client reuses keys, or a deployment changed the [fingerprint](super::migrations#fingerprints) | look at the latest deployments, then at the client |
 //! | `idem_lease_losses_total{cause="overtaken"}` | another attempt ran beside this one, so work may have run twice | check the effect; a longer [lease](super::leases); derived keys |
 //! | `idem_lease_losses_total{cause="expired"}` | the store was away, or the process stood still, for longer than a lease | look for pauses and blocked threads |
-//! | `idem_endings_total{ending="unsettled"}` | work has run and its result is not known to be stored | check the effect of those runs |
+//! | `idem_endings_total{ending="unsettled"}` | the store did not take a claim's last step: a result may not be stored, or a key stays held until its lease ends | look at the store; check the effect of those runs |
 //! | `idem_endings_total{ending="failed"}` for an operation that runs at most once | somebody has to find out whether the effect happened | work through the failures |
 //! | `idem_decisions_total{decision="takeover"}` rises | workers die in the middle of their work | look for crashes and kills |
 //! | `idem_store_retries_total{kind="unavailable"}` rises | calls fail and are repeated | before `unknown` rises, look at the store |

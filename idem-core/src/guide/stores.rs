@@ -120,7 +120,7 @@
 //! ```
 //!
 //! A duplicate must write nothing (law 15). Where an upsert locks or logs a row that it leaves
-//! alone, read first, and let the upsert decide only if the read found nothing to answer with.
+//! alone, read first. The upsert decides if the read found no answer.
 //!
 //! # Statements that must conflict
 //!

@@ -10,7 +10,7 @@
 //! | the first run is still at work | [`RunError::InFlight`](crate::RunError::InFlight) at once | the same, after the limit |
 //! | its lease ends | `InFlight` until then; afterwards a claim takes over | the duplicate takes over |
 //! | an open transaction holds the key | repeats for the retry time-out, then `RunError::Store` with `Contention` | waits likewise, then the same |
-//! | costs | one claim | a held connection and task, and about two claims per second |
+//! | costs | one claim | a held connection and task, and two to four claims per second |
 //!
 //! Refuse where the caller can repeat by itself, as HTTP clients and queues do: a service full of
 //! waiting callers is how a retry storm takes it down. Wait where the answer comes within a few
@@ -50,7 +50,7 @@
 //! # How a run waits
 //!
 //! It claims again and again, with the same attempt id. The pauses double from 5 ms to 500 ms, each
-//! drawn at random between half and all of its length, and none goes beyond the end of the holder's
+//! drawn at random between half and all of its length. None goes beyond the end of the holder's
 //! lease. So a lost notification, a killed holder or a restarted store costs a pause and no answer.
 //!
 //! | bound | default | set by |

@@ -27,6 +27,25 @@ pub(super) struct Shared {
 }
 
 /// A handle of a store with a bug.
+///
+/// An application's test that passes on such a store does not test what it seems to:
+///
+/// ```
+/// use idem_conformance::mutants::{Bug, MutantStore};
+/// use idem_core::{Idempotency, Key, Work};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let idempotency = Idempotency::new(MutantStore::new(Bug::LastWriterWins));
+/// let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+/// let charge = async |_: Work| Ok::<_, std::io::Error>("receipt 1".to_owned());
+/// for _ in 0..2 {
+///     let receipt = idempotency.run(&key, &1250, charge).await?;
+///     assert!(!receipt.is_replayed(), "it charges twice");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct MutantStore {
     shared: Arc<Mutex<Shared>>,
     pub(super) bug: Bug,
