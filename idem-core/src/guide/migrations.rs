@@ -33,11 +33,34 @@
 //!
 //! A key is compared byte by byte. If a new version makes another key of the same request, such as
 //! by another name of the operation, a repetition of an old request is fresh: the work runs again.
-//! So do not rename operations or change recipes while requests may be repeated. If you must, claim
-//! under the new key and let [`Work::add_alias`](crate::Work::add_alias) of the old one answer for
-//! one retention: it returns the response that the old key has. The forms of
-//! [`Key::derive`](crate::Key::derive) (`d1:`), [`from_parts`](crate::Key::from_parts) (`p1:`) and
-//! [`from_intent`](crate::Key::from_intent) (`t1:`) have their version in the id.
+//! So do not rename operations or change recipes while requests may be repeated. If you must, let
+//! [`Work::add_alias`](crate::Work::add_alias) claim the old key as well, for one retention. It
+//! returns the response that the old key has, and keeps old processes out meanwhile.
+//!
+//! ```
+//! use idem_core::{Idempotency, Key, MemoryStore, Work};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let idem = Idempotency::new(MemoryStore::new());
+//! let old = Key::new("tenant-7", "pay", "8f14e45f")?;
+//! let before = async |_: Work| Ok::<_, idem_core::Error>("receipt 1".to_owned());
+//! idem.run(&old, &1250, before).await?;
+//!
+//! // The new version has renamed the operation.
+//! let new = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+//! let after = async |work: Work| match work.add_alias(&old).await? {
+//!     Some(response) => response.from_json(),
+//!     None => Ok::<_, idem_core::Error>("receipt 2".to_owned()),
+//! };
+//! assert_eq!(idem.run(&new, &1250, after).await?.into_inner(), "receipt 1");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The ids that [`Key::derive`](crate::Key::derive), [`from_parts`](crate::Key::from_parts) and
+//! [`from_intent`](crate::Key::from_intent) make begin with the version of their form: `d1:`, `p1:`
+//! and `t1:`.
 //!
 //! # Fingerprints
 //!
