@@ -15,6 +15,7 @@ mod ext;
 mod failure;
 pub mod fingerprint;
 mod forward;
+pub mod guide;
 pub mod key;
 pub mod limits;
 pub mod memory;
