@@ -32,8 +32,7 @@ pub(crate) struct Wait<'p> {
 }
 
 impl<'p> Wait<'p> {
-    pub(crate) async fn begin(pools: &'p Pools) -> Result<Self> {
-        let turn = pools.gate.turn().await?;
+    pub(crate) async fn begin(pools: &'p Pools, turn: OwnedMutexGuard<()>) -> Result<Self> {
         let mut wait = Self {
             version: version(pools).await,
             pools,

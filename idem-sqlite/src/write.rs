@@ -22,14 +22,24 @@ impl Pools {
         {
             return Ok(rows);
         }
-        let mut wait = match Wait::begin(self).await {
-            Ok(wait) => wait,
+        let turn = match self.gate.turn().await {
+            Ok(turn) => turn,
             // The lock was taken a moment ago, and may be free by now.
             Err(error) => {
                 let tried = self.try_write(statement, under_way).await?;
                 return tried.ok_or(error);
             }
         };
+        // Who waited for a turn need not wait for a lock that is free by now. If each did, there
+        // would always be one that waits, and callers would never share statements again.
+        if self.own().is_some()
+            && self.is_idle()
+            && let Some(rows) = self.try_write(statement, under_way).await?
+        {
+            self.gate.found_free();
+            return Ok(rows);
+        }
+        let mut wait = Wait::begin(self, turn).await?;
         loop {
             if let Some(rows) = self.try_write(statement, under_way).await? {
                 self.gate.found_free();
@@ -259,6 +269,43 @@ mod tests {
         assert!(waiting.try_join_next().is_none());
         lock.rollback().await.unwrap();
         assert_eq!(waiting.join_all().await, ["acquired"; 3]);
+    }
+
+    /// Of callers that are sent alone there is always one that waits for the lock.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn callers_share_statements_again_when_the_lock_is_free() {
+        let (folder, store) = store().await;
+        store.migrate().await.unwrap();
+        until_idle(&store).await;
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let mut callers = tokio::task::JoinSet::new();
+        for caller in 0..8 {
+            let store = store.clone();
+            callers.spawn(async move {
+                for number in 0.. {
+                    let claimed = store.claim(&request(&format!("{caller} {number}"))).await;
+                    assert_eq!(claimed.unwrap().name(), "acquired");
+                }
+            });
+        }
+        let deadline = Instant::now() + MAX_LOCK_WAIT / 2;
+        while store.pools.may_batch() {
+            assert!(Instant::now() < deadline, "no caller waits for the lock");
+            tokio::task::yield_now().await;
+        }
+        lock.rollback().await.unwrap();
+        let mut shared = 0;
+        for _ in 0..200 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            shared += u32::from(store.pools.may_batch());
+        }
+        assert!(
+            shared > 100,
+            "callers share statements in {shared} of 200 samples"
+        );
+        callers.shutdown().await;
     }
 
     #[tokio::test]
