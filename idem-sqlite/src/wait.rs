@@ -98,6 +98,14 @@ impl<'p> Wait<'p> {
     }
 }
 
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            self.pools.gate.wait_ended();
+        }
+    }
+}
+
 /// Returns a number that changes when another connection commits; `None` where the store has no
 /// connection of its own.
 async fn version(pools: &Pools) -> Option<i64> {

@@ -271,41 +271,43 @@ mod tests {
         assert_eq!(waiting.join_all().await, ["acquired"; 3]);
     }
 
-    /// Of callers that are sent alone there is always one that waits for the lock.
+    /// Of callers that are sent alone there is always one that waits, even for a free lock.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn callers_share_statements_again_when_the_lock_is_free() {
+    async fn beside_another_writer_callers_share_statements_again() {
         let (folder, store) = store().await;
         store.migrate().await.unwrap();
         until_idle(&store).await;
         let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
         let mut other = SqliteConnection::connect_with(&options).await.unwrap();
-        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        let mut callers = tokio::task::JoinSet::new();
-        for caller in 0..8 {
+        let mut tasks = tokio::task::JoinSet::new();
+        // As a store that deletes expired records beside traffic: a tenth of the time.
+        tasks.spawn(async move {
+            loop {
+                let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+                tokio::time::sleep(Duration::from_millis(8)).await;
+                lock.rollback().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(72)).await;
+            }
+        });
+        for caller in 0..16 {
             let store = store.clone();
-            callers.spawn(async move {
+            tasks.spawn(async move {
                 for number in 0.. {
                     let claimed = store.claim(&request(&format!("{caller} {number}"))).await;
                     assert_eq!(claimed.unwrap().name(), "acquired");
                 }
             });
         }
-        let deadline = Instant::now() + MAX_LOCK_WAIT / 2;
-        while store.pools.may_batch() {
-            assert!(Instant::now() < deadline, "no caller waits for the lock");
-            tokio::task::yield_now().await;
-        }
-        lock.rollback().await.unwrap();
         let mut shared = 0;
-        for _ in 0..200 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        for _ in 0..250 {
+            tokio::time::sleep(Duration::from_millis(4)).await;
             shared += u32::from(store.pools.may_batch());
         }
         assert!(
-            shared > 100,
-            "callers share statements in {shared} of 200 samples"
+            shared > 50,
+            "callers share statements in {shared} of 250 samples"
         );
-        callers.shutdown().await;
+        tasks.shutdown().await;
     }
 
     #[tokio::test]
