@@ -12,6 +12,9 @@ use tokio::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long sqlx may take to put a connection that was dropped back into its pool.
+const MOMENT: Duration = Duration::from_millis(5);
+
 /// How long one caller waits for the write lock without a commit. Every write takes that lock,
 /// so the wait is longer than for a row of a server: a slow disk may hold it for a few hundred
 /// milliseconds.
@@ -27,6 +30,8 @@ pub(crate) struct Gate(Arc<Inner>);
 struct Inner {
     turn: Arc<tokio::sync::Mutex<()>>,
     taken: Mutex<Option<Taken>>,
+    /// When a wait last ended.
+    ended: Mutex<Option<Instant>>,
 }
 
 /// The state of a lock after a wait in vain.
@@ -70,6 +75,20 @@ impl Gate {
 
     fn taken(&self) -> MutexGuard<'_, Option<Taken>> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a caller waits no longer.
+    pub(crate) fn wait_ended(&self) {
+        *self.ended() = Some(Instant::now());
+    }
+
+    /// Returns whether a wait ended a moment ago.
+    pub(crate) fn has_just_ended(&self) -> bool {
+        self.ended().is_some_and(|ended| ended.elapsed() < MOMENT)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether a caller waits for the lock: it shares the turn.

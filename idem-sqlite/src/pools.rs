@@ -140,9 +140,12 @@ impl Pools {
         self.own().is_some() && self.is_idle() && !self.gate.is_waited_for()
     }
 
-    /// Returns whether no connection of the shared pool is in use.
+    /// Returns whether no connection of the shared pool is in use. That of a wait that has just
+    /// ended does not count, although the pool does not have it back yet: each caller would wait
+    /// for the one before, and callers would never share statements again.
     pub(crate) fn is_idle(&self) -> bool {
-        self.shared.num_idle() >= self.shared.size() as usize
+        let is_whole = self.shared.num_idle() >= self.shared.size() as usize;
+        is_whole || self.gate.has_just_ended()
     }
 }
 

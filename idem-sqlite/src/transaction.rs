@@ -35,11 +35,20 @@ impl WriteTransaction {
             {
                 return Ok(begun);
             }
-            let mut wait = match Wait::begin(pools).await {
-                Ok(wait) => wait,
+            let turn = match pools.gate.turn().await {
+                Ok(turn) => turn,
                 // The lock was taken a moment ago, and may be free by now.
                 Err(error) => return Self::try_begin(pools).await?.ok_or(error),
             };
+            // As in `Pools::write`.
+            if pools.own().is_some()
+                && pools.is_idle()
+                && let Some(begun) = Self::try_begin(pools).await?
+            {
+                pools.gate.found_free();
+                return Ok(begun);
+            }
+            let mut wait = Wait::begin(pools, turn).await?;
             loop {
                 if let Some(begun) = Self::try_begin(pools).await? {
                     pools.gate.found_free();

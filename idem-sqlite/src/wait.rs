@@ -32,8 +32,7 @@ pub(crate) struct Wait<'p> {
 }
 
 impl<'p> Wait<'p> {
-    pub(crate) async fn begin(pools: &'p Pools) -> Result<Self> {
-        let turn = pools.gate.turn().await?;
+    pub(crate) async fn begin(pools: &'p Pools, turn: OwnedMutexGuard<()>) -> Result<Self> {
         let mut wait = Self {
             version: version(pools).await,
             pools,
@@ -96,6 +95,14 @@ impl<'p> Wait<'p> {
             self.since = Instant::now();
         }
         has_moved
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            self.pools.gate.wait_ended();
+        }
     }
 }
 

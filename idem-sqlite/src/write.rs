@@ -22,14 +22,24 @@ impl Pools {
         {
             return Ok(rows);
         }
-        let mut wait = match Wait::begin(self).await {
-            Ok(wait) => wait,
+        let turn = match self.gate.turn().await {
+            Ok(turn) => turn,
             // The lock was taken a moment ago, and may be free by now.
             Err(error) => {
                 let tried = self.try_write(statement, under_way).await?;
                 return tried.ok_or(error);
             }
         };
+        // Who waited for a turn need not wait for a lock that is free by now. If each did, there
+        // would always be one that waits, and callers would never share statements again.
+        if self.own().is_some()
+            && self.is_idle()
+            && let Some(rows) = self.try_write(statement, under_way).await?
+        {
+            self.gate.found_free();
+            return Ok(rows);
+        }
+        let mut wait = Wait::begin(self, turn).await?;
         loop {
             if let Some(rows) = self.try_write(statement, under_way).await? {
                 self.gate.found_free();
@@ -259,6 +269,45 @@ mod tests {
         assert!(waiting.try_join_next().is_none());
         lock.rollback().await.unwrap();
         assert_eq!(waiting.join_all().await, ["acquired"; 3]);
+    }
+
+    /// Of callers that are sent alone there is always one that waits, even for a free lock.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn beside_another_writer_callers_share_statements_again() {
+        let (folder, store) = store().await;
+        store.migrate().await.unwrap();
+        until_idle(&store).await;
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        // As a store that deletes expired records beside traffic: a tenth of the time.
+        tasks.spawn(async move {
+            loop {
+                let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+                tokio::time::sleep(Duration::from_millis(8)).await;
+                lock.rollback().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(72)).await;
+            }
+        });
+        for caller in 0..16 {
+            let store = store.clone();
+            tasks.spawn(async move {
+                for number in 0.. {
+                    let claimed = store.claim(&request(&format!("{caller} {number}"))).await;
+                    assert_eq!(claimed.unwrap().name(), "acquired");
+                }
+            });
+        }
+        let mut shared = 0;
+        for _ in 0..250 {
+            tokio::time::sleep(Duration::from_millis(4)).await;
+            shared += u32::from(store.pools.may_batch());
+        }
+        assert!(
+            shared > 50,
+            "callers share statements in {shared} of 250 samples"
+        );
+        tasks.shutdown().await;
     }
 
     #[tokio::test]

@@ -29,6 +29,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         tell(options, report, &folder)?;
         return Ok(true);
     }
+    // Before the build, which is a load, too.
+    let machine = Machine::here();
     if !step::run("build", &mut programs::build(options))? {
         return Ok(false);
     }
@@ -42,7 +44,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         return programs.profile(path);
     }
     let mut report = Report {
-        machine: Machine::here(),
+        machine,
         quick: options.quick,
         servers: servers.running.iter().map(Facts::from).collect(),
         rows: Vec::new(),
