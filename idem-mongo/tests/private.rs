@@ -4,14 +4,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use idem_core::{
-    BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key, Record,
-    Response,
-};
+use idem_core::{BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key, Response};
 use idem_mongo::mongodb::Collection;
 use idem_mongo::mongodb::bson::{DateTime, Document, doc};
 use idem_mongo::{Config, MongoStore};
-use idem_servers::{Durability, Options, start_private};
+use idem_servers::{Options, start_private};
 use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Advance, AttemptId, BatchStore, BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore,
-    IdempotencyStoreExt, Key, Record, Response, WatermarkStore,
+    Advance, AttemptId, BatchStore, BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key,
+    Response, WatermarkStore,
 };
 use idem_mysql::{Config, MySqlStore, Transactions};
-use idem_servers::{Durability, Instance, Options, Transport, start_private};
+use idem_servers::{Instance, Options, Transport, start_private};
 use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};

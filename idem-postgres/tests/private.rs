@@ -7,12 +7,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{
-    AttemptId, BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt,
-    Key, Record, Response,
-};
+use idem_core::{AttemptId, BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key, Response};
 use idem_postgres::{Config, PostgresStore};
-use idem_servers::{Durability, Instance, Options, Transport, start_private};
+use idem_servers::{Instance, Options, Transport, start_private};
 use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::Row;

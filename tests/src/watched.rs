@@ -19,7 +19,7 @@ pub(crate) struct Watched<S: ?Sized> {
     watch: Watch,
 }
 
-impl<S: fmt::Debug + ?Sized> Watched<S> {
+impl<S: fmt::Debug + Send + Sync + ?Sized> Watched<S> {
     pub(crate) fn new(inner: Arc<S>, watch: &Watch) -> Self {
         watch.debug("a store", &inner);
         Self {

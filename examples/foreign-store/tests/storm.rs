@@ -1,12 +1,11 @@
 //! The storm of the examples, on this store.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
 fn every_effect_happens_once() {
     // Beside this program, in the folder of the examples.
-    let program = PathBuf::from(std::env::current_exe().unwrap());
+    let program = std::env::current_exe().unwrap();
     let folder = program.parent().and_then(|deps| deps.parent()).unwrap();
     let mut storm = Command::new(folder.join("examples/file_storm"));
     storm.args(["--requests=60", "--crash-rate=0.1", "--seed=7"]);

@@ -54,7 +54,8 @@ async fn teach(
             Lesson::FreshKeys => cx.key(format!("lesson {:032x}", cx.rng().random::<u128>())),
             Lesson::Duplicates => cx.key("lesson"),
         };
-        let claim = race::ask(cx.asked_again(), || store.claim(&cx.request(&key))).await?;
+        let request = cx.request(&key);
+        let claim = race::ask(cx.asked_again(), || store.claim(&request)).await?;
         if let ClaimOutcome::Acquired(claim) = claim {
             let learnt = Response::new(200, secret("learnt"));
             store.complete(&claim, &learnt, LONG).await?;
