@@ -4,6 +4,7 @@
 mod api;
 mod bench;
 mod check;
+mod dashboard;
 mod machine;
 mod page;
 mod pool;
@@ -45,6 +46,8 @@ enum Command {
     Bench(bench::BenchOptions),
     /// Format, clippy for each set of features, documentation, dependencies, packages, public API.
     Check(check::CheckOptions),
+    /// Draws the dashboard of idem-core with figures of its example: `docs/dashboard.svg`.
+    Dashboard,
 }
 
 /// The tests to run, and the destination of the result.
@@ -98,5 +101,6 @@ fn run() -> Result<bool> {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Dashboard => dashboard::run(),
     }
 }

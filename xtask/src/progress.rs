@@ -52,9 +52,14 @@ impl Progress {
 
     /// Returns `2 min spent, about 8 min left`.
     pub(crate) fn shown(&self) -> String {
-        let spent = minutes(self.begun.elapsed());
+        self.shown_after(self.begun.elapsed(), self.step.elapsed())
+    }
+
+    /// Returns the same for this time of the run, and of the step.
+    fn shown_after(&self, run: Duration, step: Duration) -> String {
+        let spent = minutes(run);
         let left: Duration = self.left.values().sum();
-        match left.saturating_sub(self.step.elapsed()) {
+        match left.saturating_sub(step) {
             _ if self.left.is_empty() => format!("{spent} spent"),
             left => format!("{spent} spent, about {} left", minutes(left)),
         }
@@ -87,11 +92,14 @@ mod tests {
             took: BTreeMap::new(),
             file: folder.path().join("times.json"),
         };
-        assert_eq!(progress.shown(), "0 s spent, about 4 min left");
+        let shown = |progress: &Progress, run, step| {
+            progress.shown_after(Duration::from_secs(run), Duration::from_secs(step))
+        };
+        assert_eq!(shown(&progress, 0, 0), "0 s spent, about 4 min left");
         progress.end("b");
-        assert_eq!(progress.shown(), "0 s spent, about 80 s left");
+        assert_eq!(shown(&progress, 170, 10), "3 min spent, about 70 s left");
         progress.end("a");
-        assert_eq!(progress.shown(), "0 s spent");
+        assert_eq!(shown(&progress, 250, 0), "4 min spent");
         let kept = std::fs::read_to_string(&progress.file).unwrap();
         let kept: BTreeMap<String, Duration> = serde_json::from_str(&kept).unwrap();
         assert_eq!(kept, progress.took);
