@@ -250,7 +250,7 @@ fn series(area: &Area<'_>, panel: &Panel, lines: &[Line]) -> Result {
     let points = lines.iter().flat_map(|(_, points)| points);
     let high = points.fold(0.0, |high: f64, (_, value)| high.max(*value));
     // The names of the lines stand above the lines.
-    let names = 0.1 + 0.08 * lines.len() as f64;
+    let names = 0.12 + 0.08 * lines.len() as f64;
     let high = if high == 0.0 {
         1.0
     } else {
@@ -291,7 +291,6 @@ fn series(area: &Area<'_>, panel: &Panel, lines: &[Line]) -> Result {
             .configure_series_labels()
             .position(SeriesLabelPosition::UpperLeft)
             .label_font((FONT, 11))
-            .background_style(WHITE.mix(0.8))
             .draw()?;
     }
     Ok(())
