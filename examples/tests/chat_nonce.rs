@@ -1,6 +1,7 @@
 //! Drives the real program over HTTP and WebSocket. Each case has its own keys in Redis, which
 //! expire, or its own SQLite file.
 
+#[path = "../storm/tests/support/mod.rs"]
 mod support;
 
 use std::future::Future;

@@ -1,6 +1,7 @@
 //! Drives the programs that show one pattern each, on the embedded store and on every available
 //! server.
 
+#[path = "../storm/tests/support/mod.rs"]
 mod support;
 
 use std::process::ExitCode;
@@ -214,5 +215,5 @@ fn a_store_that_cannot_be_used_is_explained() {
     for program in [ACCOUNT_CHANGE, GHOST_JOBS, JOBS, PAYMENTS, SAGA, WEBHOOK] {
         run(program, &oracle).is_stopped(&["`oracle` is no store"]);
     }
-    run(SINGLE_TABLE, &oracle).is_stopped(&["--store: sqlite:PATH or postgres://"]);
+    run(SINGLE_TABLE, &oracle).is_stopped(&["--store: sqlite:PATH is needed, or postgres://"]);
 }

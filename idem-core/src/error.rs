@@ -14,7 +14,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a caller does next about an [`Error`].
+/// What a caller does next about an [`Error`]. The guide has a
+/// [table](crate::guide::errors#errors-of-stores).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

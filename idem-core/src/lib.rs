@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod backend;
 mod backoff;
@@ -14,6 +15,7 @@ mod ext;
 mod failure;
 pub mod fingerprint;
 mod forward;
+pub mod guide;
 pub mod key;
 pub mod limits;
 pub mod memory;

@@ -4,14 +4,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use idem_core::{
-    BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key, Record,
-    Response,
-};
+use idem_core::{BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key, Response};
 use idem_mongo::mongodb::Collection;
 use idem_mongo::mongodb::bson::{DateTime, Document, doc};
 use idem_mongo::{Config, MongoStore};
-use idem_servers::{Durability, Options, start_private};
+use idem_servers::{Options, start_private};
+use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -59,60 +57,7 @@ async fn store(url: &str) -> Result<MongoStore, BoxError> {
 }
 
 fn crash(runtime: &Runtime) -> Result<(), BoxError> {
-    let durable = Options::new().with_durability(Durability::Durable);
-    let mut server = start_private("mongo", &durable)?;
-    let store = runtime.block_on(store(server.url()))?;
-    let mut acknowledged = Vec::new();
-    for round in 0..3 {
-        let writers: Vec<_> = (0..8)
-            .map(|writer| runtime.spawn(complete_until_killed(store.clone(), round, writer)))
-            .collect();
-        // Any moment will do.
-        std::thread::sleep(Duration::from_millis(500));
-        server.kill()?;
-        for writer in writers {
-            acknowledged.extend(runtime.block_on(writer)?);
-        }
-        server.restart()?;
-        runtime.block_on(check(&store, &acknowledged))?;
-    }
-    let count = acknowledged.len();
-    assert!(count > 30, "only {count} were acknowledged");
-    Ok(())
-}
-
-/// Returns the claims whose completion the store has acknowledged to this writer.
-async fn complete_until_killed(store: MongoStore, round: u32, writer: u32) -> Vec<Claim> {
-    let mut acknowledged = Vec::new();
-    for number in 0.. {
-        let request = request(format!("{round}-{writer}-{number}"));
-        let Ok(outcome) = store.claim(&request).await else {
-            break;
-        };
-        let claim = outcome.acquired().expect("a fresh key");
-        let response = Response::new(200, request.key().id().to_owned());
-        if store.complete(&claim, &response, HOUR).await.is_err() {
-            break;
-        }
-        acknowledged.push(claim);
-    }
-    acknowledged
-}
-
-async fn check(store: &MongoStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
-    for claim in acknowledged {
-        // The pool's old connections are dead; a caller would retry, too.
-        let request = request(claim.key().id());
-        let _first = store
-            .claim_retrying(&request, Duration::from_secs(30))
-            .await?;
-        let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
-            return Err("an acknowledged completion is lost".into());
-        };
-        assert_eq!(record.info.token, claim.token());
-        assert_eq!(record.response.body(), claim.key().id());
-    }
-    Ok(())
+    no_completion_is_lost(runtime, "mongo", async |url| store(&url).await)
 }
 
 /// The server acts on the index that `migrate` creates.

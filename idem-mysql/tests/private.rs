@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Advance, AttemptId, BatchStore, BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore,
-    IdempotencyStoreExt, Key, Record, Response, WatermarkStore,
+    Advance, AttemptId, BatchStore, BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key,
+    Response, WatermarkStore,
 };
 use idem_mysql::{Config, MySqlStore, Transactions};
-use idem_servers::{Durability, Instance, Options, Transport, start_private};
+use idem_servers::{Instance, Options, Transport, start_private};
+use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::{ConnectOptions, Row};
@@ -67,63 +68,7 @@ async fn store(url: &str) -> Result<MySqlStore, BoxError> {
 }
 
 fn crash(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
-    let durable = Options::new().with_durability(Durability::Durable);
-    let mut server = start_private(server, &durable)?;
-    let store = runtime.block_on(store(server.url()))?;
-    let mut acknowledged = Vec::new();
-    for round in 0..3 {
-        let writers: Vec<_> = (0..8)
-            .map(|writer| runtime.spawn(complete_until_killed(store.clone(), round, writer)))
-            .collect();
-        std::thread::sleep(Duration::from_millis(300));
-        server.kill()?;
-        for writer in writers {
-            acknowledged.extend(runtime.block_on(writer)?);
-        }
-        server.restart()?;
-        runtime.block_on(check(&store, &acknowledged))?;
-    }
-    assert!(
-        acknowledged.len() > 30,
-        "only {} were acknowledged",
-        acknowledged.len()
-    );
-    Ok(())
-}
-
-/// Claims and completes until the server is killed; returns the claims whose completion was
-/// acknowledged.
-async fn complete_until_killed(store: MySqlStore, round: u32, writer: u32) -> Vec<Claim> {
-    let mut acknowledged = Vec::new();
-    for number in 0.. {
-        let request = request(format!("{round}-{writer}-{number}"));
-        let Ok(outcome) = store.claim(&request).await else {
-            break;
-        };
-        let claim = outcome.acquired().expect("a fresh key");
-        let response = Response::new(200, request.key().id().to_owned());
-        if store.complete(&claim, &response, HOUR).await.is_err() {
-            break;
-        }
-        acknowledged.push(claim);
-    }
-    acknowledged
-}
-
-async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
-    for claim in acknowledged {
-        // The pool's old connections are dead; a caller repeats the call.
-        let duplicate = request(claim.key().id());
-        let _first = store
-            .claim_retrying(&duplicate, Duration::from_secs(30))
-            .await?;
-        let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
-            return Err("an acknowledged completion is lost".into());
-        };
-        assert_eq!(record.info.token, claim.token());
-        assert_eq!(record.response.body(), claim.key().id());
-    }
-    Ok(())
+    no_completion_is_lost(runtime, server, async |url| store(&url).await)
 }
 
 /// No other client writes to this server, so the log stands still. The server's own housekeeping

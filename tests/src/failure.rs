@@ -2,10 +2,12 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::panic::Location;
 
 use crate::secrets::redact;
 
-/// Why a case failed, in words. Any error converts into one, with its causes. The
+/// Why a case failed, in words. Any error converts into one, with its causes and the place of the
+/// conversion. The
 /// [secret](crate::secrets) is removed, and control characters are escaped.
 #[derive(Debug, Clone)]
 pub struct CaseError(String);
@@ -43,7 +45,9 @@ impl fmt::Display for CaseError {
 }
 
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for CaseError {
+    #[track_caller]
     fn from(error: E) -> Self {
+        let at = Location::caller();
         let error = error.into();
         let mut message = error.to_string();
         let mut source = error.source();
@@ -51,8 +55,28 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for CaseError {
             message.push_str(&format!(": {cause}"));
             source = cause.source();
         }
-        Self::new(message)
+        Self::new(format!("{message} ({}:{})", at.file(), at.line()))
     }
+}
+
+/// Longer forms, such as those of records, are shown where they differ only.
+const SHOWN: usize = 160;
+
+/// Returns `1 is not 2`.
+pub(crate) fn difference(left: &dyn fmt::Debug, right: &dyn fmt::Debug) -> String {
+    let (left, right) = (format!("{left:?}"), format!("{right:?}"));
+    if left.len().max(right.len()) <= SHOWN {
+        return format!("{left} is not {right}");
+    }
+    let pairs = left.chars().zip(right.chars());
+    let same = pairs.take_while(|(left, right)| left == right).count();
+    let begin = same.saturating_sub(SHOWN / 4);
+    let part = |text: &str| text.chars().skip(begin).take(SHOWN / 2).collect::<String>();
+    format!(
+        "from character {begin} on, `{}` is not `{}`",
+        part(&left),
+        part(&right)
+    )
 }
 
 /// Fails the case with a message if the condition is false.
@@ -73,7 +97,11 @@ macro_rules! ensure_eq {
             (left, right) => {
                 if left != right {
                     return Err($crate::CaseError::new(format!(
-                        "{}: {left:?} is not {right:?} ({}:{})", format_args!($($message)+), file!(), line!()
+                        "{}: {} ({}:{})",
+                        format_args!($($message)+),
+                        $crate::failure::difference(left, right),
+                        file!(),
+                        line!()
                     )));
                 }
             }
@@ -82,3 +110,28 @@ macro_rules! ensure_eq {
 }
 
 pub(crate) use {ensure, ensure_eq};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_forms_are_shown_where_they_differ() {
+        assert_eq!(difference(&1, &2), "1 is not 2");
+        let [left, right] = [1, 2].map(|number| ("a".repeat(500), number, "b".repeat(500)));
+        let shown = difference(&left, &right);
+        assert!(
+            shown.contains("a\", 1, \"b") && shown.contains("a\", 2, \"b"),
+            "{shown}"
+        );
+        assert!(shown.len() < 250, "{shown}");
+    }
+
+    #[test]
+    fn an_error_says_where_it_was_met() {
+        let failed = || -> crate::CaseResult<u32> { Ok("x".parse()?) };
+        let line = line!() - 1;
+        let shown = failed().unwrap_err().to_string();
+        assert!(shown.ends_with(&format!("failure.rs:{line})")), "{shown}");
+    }
+}

@@ -12,6 +12,36 @@ use idem_core::{
 
 /// A store in front of another that loses answers on demand: it performs the operation, and
 /// replaces its answer, good or bad, by `Unavailable` with an unknown effect.
+///
+/// Applications test with it that a lost answer costs no second effect:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// use idem_conformance::faults::LosesAnswers;
+/// use idem_core::{Idempotency, Key, MemoryStore, Work};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(LosesAnswers::new(Arc::new(MemoryStore::new())));
+/// let idempotency = Idempotency::new(Arc::clone(&store));
+/// let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+/// let charges = AtomicU32::new(0);
+/// let charge = async |_: Work| {
+///     charges.fetch_add(1, Ordering::SeqCst);
+///     store.lose_next(1); // the answer to the completion
+///     Ok::<_, std::io::Error>("receipt 1".to_owned())
+/// };
+///
+/// store.lose_next(2); // the answers to the claim, and to its first repetition
+/// for _ in 0..2 {
+///     assert_eq!(idempotency.run(&key, &1250, charge).await?.into_inner(), "receipt 1");
+/// }
+/// assert_eq!(charges.load(Ordering::SeqCst), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct LosesAnswers {
     inner: Arc<dyn IdempotencyStore>,

@@ -12,6 +12,7 @@ mod failure;
 pub mod faults;
 mod harness;
 pub mod history;
+mod last_call;
 pub mod migration;
 pub mod mutants;
 pub mod oracle;

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub enum Promise {
     /// Other processes of the machine can open a namespace.
     SharedBetweenProcesses,
+    /// A process can open a namespace after the process that had it open has ended, or was killed.
+    OneProcessAtATime,
     /// An acknowledged completion outlives the death of every process that embeds the store.
     Durable,
     /// A clock other than the client's decides about expiry: a client with a wrong clock changes
@@ -66,6 +68,7 @@ impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SharedBetweenProcesses => "shared between processes",
+            Self::OneProcessAtATime => "one process at a time",
             Self::Durable => "durable",
             Self::ServerClock => "server clock",
             Self::Network => "network",
@@ -106,10 +109,18 @@ impl Profile {
         }
     }
 
-    /// Promises [`Promise::SharedBetweenProcesses`].
+    /// Promises [`Promise::SharedBetweenProcesses`], and so [`Promise::OneProcessAtATime`].
     #[must_use]
     pub fn shared_between_processes(self) -> Self {
-        self.promising(Promise::SharedBetweenProcesses)
+        let alone = self.one_process_at_a_time();
+        alone.promising(Promise::SharedBetweenProcesses)
+    }
+
+    /// Promises [`Promise::OneProcessAtATime`]: with [`durable`](Self::durable), for an embedded
+    /// store that only one process can have open.
+    #[must_use]
+    pub fn one_process_at_a_time(self) -> Self {
+        self.promising(Promise::OneProcessAtATime)
     }
 
     /// Promises [`Promise::Durable`].

@@ -13,6 +13,7 @@ use crate::Product;
 pub(crate) struct Tally {
     pub(crate) passed: AtomicU64,
     pub(crate) selected: AtomicU64,
+    ended: AtomicU64,
     failures: Mutex<Vec<Failure>>,
 }
 
@@ -33,6 +34,17 @@ impl Tally {
         failures
             .unwrap_or_else(PoisonError::into_inner)
             .push(failure);
+    }
+
+    /// Counts a case that has ended. Returns whether it was the last one.
+    pub(crate) fn end_case(&self) -> bool {
+        let ended = self.ended.fetch_add(1, Ordering::AcqRel) + 1;
+        ended == self.selected.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether no case has ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) == 0
     }
 
     fn failures(&self) -> Vec<Failure> {
@@ -85,10 +97,12 @@ impl<'a> Row<'a> {
         self
     }
 
-    /// Writes `<folder>/<backend>.json`.
+    /// Writes `<folder>/<backend>.json`, which nobody sees in part.
     pub(crate) fn write(&self, folder: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
         let text = serde_json::to_string(self)?;
-        std::fs::write(folder.join(format!("{}.json", self.backend)), text + "\n")
+        let unfinished = folder.join(format!("{}.unfinished", self.backend));
+        std::fs::write(&unfinished, text + "\n")?;
+        std::fs::rename(&unfinished, folder.join(format!("{}.json", self.backend)))
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -19,7 +20,8 @@ const THREADS: usize = 8;
 ///
 /// Environment: `IDEM_BACKENDS` (the only targets to look for, separated by commas; `hybrid-*` means
 /// all with that prefix), `IDEM_REQUIRE` (targets whose absence is a failure, written alike),
-/// `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (the folder for `<backend>.json`).
+/// `IDEM_SEED` (a number), `IDEM_DEADLINE` (how long a case may take, in seconds; default: 120),
+/// `IDEM_REPORT_DIR` (the folder for `<backend>.json`).
 #[must_use]
 #[expect(
     clippy::needless_pass_by_value,
@@ -57,7 +59,7 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
                 .as_deref()
                 .is_none_or(|wanted| is_among(target.name(), wanted))
         })
-        .map(|target| runtime.block_on(Suite::find(target)))
+        .map(|target| Arc::new(runtime.block_on(Suite::find(target))))
         .collect();
     let trials = suites
         .iter()
@@ -65,7 +67,8 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list && !arguments.exact {
-        for suite in &suites {
+        // The others have a report since their last case.
+        for suite in suites.iter().filter(|suite| suite.tally.is_empty()) {
             suite.report();
         }
     }
@@ -73,14 +76,23 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
 }
 
 fn settings() -> Result<Settings, String> {
-    let settings = Settings::new();
-    match std::env::var("IDEM_SEED") {
-        Err(_) => Ok(settings),
-        Ok(text) => match text.parse() {
-            Ok(seed) => Ok(settings.with_seed(seed)),
-            Err(_) => Err(format!("IDEM_SEED is `{text}`; it must be a number")),
-        },
+    let mut settings = Settings::new();
+    if let Some(seed) = number("IDEM_SEED")? {
+        settings = settings.with_seed(seed);
     }
+    if let Some(seconds) = number("IDEM_DEADLINE")? {
+        settings = settings.with_deadline(Duration::from_secs(seconds));
+    }
+    Ok(settings)
+}
+
+/// Returns the number in an environment variable.
+fn number(variable: &str) -> Result<Option<u64>, String> {
+    let Ok(text) = std::env::var(variable) else {
+        return Ok(None);
+    };
+    let number = text.parse().map(Some);
+    number.map_err(|_| format!("{variable} is `{text}`; it must be a number"))
 }
 
 /// Returns whether names separated by commas contain this one, or a prefix of it and `*`.
@@ -105,7 +117,7 @@ struct Suite {
     product: Option<Product>,
     broken: Option<String>,
     own_cases: &'static [Case],
-    tally: Arc<Tally>,
+    tally: Tally,
 }
 
 impl Suite {
@@ -131,7 +143,7 @@ impl Suite {
             product,
             broken,
             own_cases: target.own_cases,
-            tally: Arc::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -140,7 +152,7 @@ impl Suite {
         is_among(&self.name, &required)
     }
 
-    fn trials(&self, arguments: &Arguments, settings: &Settings) -> Vec<Trial> {
+    fn trials(self: &Arc<Self>, arguments: &Arguments, settings: &Settings) -> Vec<Trial> {
         if !arguments.list && !arguments.exact {
             self.announce();
         }
@@ -174,15 +186,16 @@ impl Suite {
     }
 
     /// Returns a failing trial for an error of the whole target.
-    fn fatal(&self) -> Option<Trial> {
+    fn fatal(self: &Arc<Self>) -> Option<Trial> {
         let (name, reason) = match (&self.found, &self.broken) {
             (Err(missing), _) if self.is_required() => ("server_is_available", missing.to_string()),
             (Ok(_), Some(error)) => ("tells_its_name_and_product", error.clone()),
             _ => return None,
         };
-        let tally = Arc::clone(&self.tally);
+        let suite = Arc::clone(self);
         Some(Trial::test(format!("{}::{name}", self.name), move || {
-            tally.fail(name, &reason);
+            suite.tally.fail(name, &reason);
+            suite.end_case();
             Err(reason.into())
         }))
     }
@@ -195,17 +208,27 @@ impl Suite {
     }
 
     fn runner(
-        &self,
+        self: &Arc<Self>,
         case: &'static Case,
         reason: Option<String>,
         settings: &Settings,
     ) -> impl FnOnce() -> Result<Completion, Failed> + Send + 'static {
-        let harness = self.found.as_ref().ok().map(Arc::clone);
-        let (tally, settings) = (Arc::clone(&self.tally), settings.clone());
-        move || match (reason, harness) {
-            (None, Some(harness)) => run_counted(&harness, case, &settings, &tally),
-            (Some(reason), _) if under_nextest() => Err(format!("ignored, {reason}").into()),
-            (reason, _) => Ok(Completion::Ignored { reason }),
+        let (suite, settings) = (Arc::clone(self), settings.clone());
+        move || {
+            let completion = match (reason, &suite.found) {
+                (None, Ok(harness)) => run_counted(harness, case, &settings, &suite.tally),
+                (Some(reason), _) if under_nextest() => Err(format!("ignored, {reason}").into()),
+                (reason, _) => Ok(Completion::Ignored { reason }),
+            };
+            suite.end_case();
+            completion
+        }
+    }
+
+    /// Counts a case, and writes the report after the last one.
+    fn end_case(&self) {
+        if self.tally.end_case() && !under_nextest() {
+            self.report();
         }
     }
 

@@ -27,6 +27,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::last_call::LastCall;
 use crate::{CaseError, CaseResult};
 
 /// The word that nothing may show. No identifier contains it, so an occurrence always shows data.
@@ -58,9 +59,12 @@ thread_local! {
 /// Secrets shown by drivers' threads, which belong to no case.
 static STRAY: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// The occurrences of the secret in a case.
+/// The occurrences of the secret in a case, and how far it has come.
 #[derive(Debug, Clone, Default)]
-pub struct Watch(Arc<Mutex<BTreeSet<String>>>);
+pub struct Watch {
+    leaks: Arc<Mutex<BTreeSet<String>>>,
+    pub(crate) last_call: LastCall,
+}
 
 impl Watch {
     /// Searches a text for the secret.
@@ -83,7 +87,7 @@ impl Watch {
     }
 
     fn note(&self, leak: String) {
-        let mut leaks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaks = self.leaks.lock().unwrap_or_else(PoisonError::into_inner);
         leaks.insert(leak);
     }
 
@@ -104,7 +108,7 @@ impl Watch {
     ///
     /// An error with all occurrences.
     pub(crate) fn verdict(&self) -> CaseResult {
-        let mut leaks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaks = self.leaks.lock().unwrap_or_else(PoisonError::into_inner);
         leaks.append(&mut STRAY.lock().unwrap_or_else(PoisonError::into_inner));
         if leaks.is_empty() {
             return Ok(());

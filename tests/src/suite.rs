@@ -84,9 +84,9 @@ async fn in_context(
     let result = match tokio::time::timeout(settings.deadline, &mut task).await {
         Err(_) => {
             task.abort();
+            let (deadline, last) = (settings.deadline, &watch.last_call);
             Err(CaseError::new(format!(
-                "did not finish within {:?}",
-                settings.deadline
+                "did not finish within {deadline:?} (IDEM_DEADLINE): {last}"
             )))
         }
         Ok(Err(error)) => Err(error.into()),

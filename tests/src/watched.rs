@@ -19,13 +19,23 @@ pub(crate) struct Watched<S: ?Sized> {
     watch: Watch,
 }
 
-impl<S: fmt::Debug + ?Sized> Watched<S> {
+impl<S: fmt::Debug + Send + Sync + ?Sized> Watched<S> {
     pub(crate) fn new(inner: Arc<S>, watch: &Watch) -> Self {
         watch.debug("a store", &inner);
         Self {
             inner,
             watch: watch.clone(),
         }
+    }
+
+    /// Awaits an answer, and searches it.
+    async fn during<T: fmt::Debug>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let result = self.watch.last_call.during(operation, call).await;
+        self.returned(operation, result)
     }
 
     fn returned<T: fmt::Debug>(&self, operation: &str, result: Result<T>) -> Result<T> {
@@ -67,7 +77,7 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        self.returned("claim", self.inner.claim(request).await)
+        self.during("claim", self.inner.claim(request)).await
     }
 
     async fn complete(
@@ -76,32 +86,35 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        let completed = self.inner.complete(claim, response, retention).await;
-        self.returned("complete", completed)
+        let complete = self.inner.complete(claim, response, retention);
+        self.during("complete", complete).await
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        self.returned("fail", self.inner.fail(claim, failure, retention).await)
+        self.during("fail", self.inner.fail(claim, failure, retention))
+            .await
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.returned("release", self.inner.release(claim).await)
+        self.during("release", self.inner.release(claim)).await
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        self.returned("renew", self.inner.renew(claim, lease).await)
+        self.during("renew", self.inner.renew(claim, lease)).await
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        self.returned("get", self.inner.get(key).await)
+        self.during("get", self.inner.get(key)).await
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        self.returned("delete_expired", self.inner.delete_expired(limit).await)
+        self.during("delete_expired", self.inner.delete_expired(limit))
+            .await
     }
 
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        self.returned("fail_abandoned", self.inner.fail_abandoned(limit).await)
+        self.during("fail_abandoned", self.inner.fail_abandoned(limit))
+            .await
     }
 }
 
@@ -109,13 +122,25 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
 #[async_trait]
 impl<S: BatchStore + ?Sized> BatchStore for Watched<S> {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        let answers = self.inner.claim_many(requests).await.into_iter();
+        let answers = self.inner.claim_many(requests);
+        let answers = self
+            .watch
+            .last_call
+            .during("claim_many", answers)
+            .await
+            .into_iter();
         let returned = answers.map(|answer| self.returned("claim_many", answer));
         returned.collect()
     }
 
     async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
-        let answers = self.inner.finish_many(items).await.into_iter();
+        let answers = self.inner.finish_many(items);
+        let answers = self
+            .watch
+            .last_call
+            .during("finish_many", answers)
+            .await
+            .into_iter();
         let returned = answers.map(|answer| self.returned("finish_many", answer));
         returned.collect()
     }
@@ -132,12 +157,14 @@ fn nothing() -> Error {
 impl<S: IdempotencyStore + ?Sized> CheckpointStore for Watched<S> {
     async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
         let inner = self.inner.checkpoints().ok_or_else(nothing)?;
-        self.returned("checkpoint", inner.checkpoint(claim, checkpoint).await)
+        self.during("checkpoint", inner.checkpoint(claim, checkpoint))
+            .await
     }
 
     async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
         let inner = self.inner.checkpoints().ok_or_else(nothing)?;
-        self.returned("last_checkpoint", inner.last_checkpoint(claim).await)
+        self.during("last_checkpoint", inner.last_checkpoint(claim))
+            .await
     }
 }
 
@@ -146,19 +173,18 @@ impl<S: IdempotencyStore + ?Sized> CheckpointStore for Watched<S> {
 impl<S: IdempotencyStore + ?Sized> WatermarkStore for Watched<S> {
     async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.returned("advance", inner.advance(source, version, retention).await)
+        self.during("advance", inner.advance(source, version, retention))
+            .await
     }
 
     async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.returned("watermark", inner.watermark(source).await)
+        self.during("watermark", inner.watermark(source)).await
     }
 
     async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.returned(
-            "purge_watermarks",
-            inner.delete_expired_watermarks(limit).await,
-        )
+        let delete = inner.delete_expired_watermarks(limit);
+        self.during("delete_expired_watermarks", delete).await
     }
 }

@@ -4,7 +4,6 @@ mod chart;
 mod docs;
 mod instructions;
 mod judge;
-mod machine;
 mod options;
 mod programs;
 mod report;
@@ -14,9 +13,9 @@ use std::path::Path;
 
 pub(crate) use options::BenchOptions;
 
+use crate::machine::Machine;
 use crate::{Result, step, workspace};
 use judge::Judge;
-use machine::Machine;
 use programs::Programs;
 use report::{Facts, Report};
 

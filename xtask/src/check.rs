@@ -2,15 +2,30 @@
 
 use std::process::Command;
 
-use crate::Result;
-use crate::step::{self, cargo, has, output};
-use crate::workspace;
+use crate::step::{self, cargo, output};
+use crate::{Result, api, tools, workspace};
 
 /// The program of a contender in the benchmarks, which has a workspace of its own.
 pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
 
+/// The release of cargo-deny.
+const DENY: &str = "0.20.2";
+
+/// What to do.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckOptions {
+    /// Only writes the public API of each published crate into `docs/api`.
+    #[arg(long)]
+    accept_api: bool,
+}
+
 /// Runs every check, also after a failure. Returns whether all succeed.
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
+    if options.accept_api {
+        let wrong = api::differences(true)?;
+        println!("{}", wrong.as_deref().unwrap_or("docs/api is written"));
+        return Ok(wrong.is_none());
+    }
     let mut hold = step::run("format", &mut cargo("fmt --all --check"))?;
     let mut rival = cargo("fmt --check --manifest-path");
     hold &= step::run("format of benches/idempotent", rival.arg(RIVAL))?;
@@ -19,7 +34,10 @@ pub(crate) fn run() -> Result<bool> {
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     hold &= step::run("documentation", &mut documentation)?;
     hold &= dependencies()?;
+    let mut packages = cargo("publish --quiet --workspace --dry-run --allow-dirty");
+    hold &= step::run("packages, as they are published", &mut packages)?;
     for (what, wrong) in [
+        ("public API", api::differences(false)?),
         ("rust-version", too_new()?),
         ("one TLS stack", second_tls_stack()?),
         ("registry hosts", registry_hosts()?),
@@ -34,34 +52,60 @@ pub(crate) fn run() -> Result<bool> {
     Ok(hold)
 }
 
-/// Runs Clippy over everything, and over each set of features of the packages with features.
+/// Runs Clippy over everything, and over the packages with features: none and all of them, and each
+/// alone where a user chooses.
 fn clippy() -> Result<bool> {
     let deny = ["--", "-D", "warnings"];
     let workspace = workspace::members()?;
-    let mut all = cargo("clippy --quiet --all-targets --workspace");
-    let mut hold = step::run("clippy", all.args(deny))?;
+    let mut all = cargo("clippy --quiet --all-targets");
+    let mut hold = step::run("clippy", all.args(workspace::EVERYTHING).args(deny))?;
     let mut rival = cargo("clippy --quiet --all-targets --locked --ignore-rust-version");
     rival.args(["--manifest-path", RIVAL, "--target-dir"]);
     rival.arg(&workspace.target_directory);
     hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
     let packages = workspace.packages.iter();
     for package in packages.filter(|package| !package.features.is_empty()) {
-        for features in ["--no-default-features", "--all-features"] {
+        let mut sets = vec![
+            "--no-default-features".to_owned(),
+            "--all-features".to_owned(),
+        ];
+        if workspace::is_published(package) || package.name == "idem-storm" {
+            let alone = package.features.keys().filter(|name| *name != "default");
+            sets.extend(alone.map(|name| format!("--no-default-features --features {name}")));
+        }
+        for features in sets {
             let title = format!("clippy of {} with {features}", package.name);
             let mut command = cargo("clippy --quiet --lib --package");
-            command.args([&package.name, features]).args(deny);
-            hold &= step::run(&title, &mut command)?;
+            command.arg(&*package.name).args(features.split(' '));
+            hold &= step::run(&title, command.args(deny))?;
         }
     }
     Ok(hold)
 }
 
+/// Checks licences, sources and bans, and known vulnerabilities where their database can be fetched.
 fn dependencies() -> Result<bool> {
-    if has("cargo-deny", &["--version"]) {
-        return step::run("cargo-deny", &mut cargo("deny check"));
+    let target = workspace::members()?.target_directory;
+    let deny = tools::crate_program("cargo-deny", Some(DENY), target.as_std_path())?;
+    let mut rules = Command::new(&deny);
+    rules.args([
+        "--log-level",
+        "error",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ]);
+    let mut hold = step::run("cargo-deny", &mut rules)?;
+    match output(Command::new(&deny).args(["fetch", "db"])) {
+        Ok(_) => {
+            let mut advisories = Command::new(&deny);
+            advisories.args(["check", "--disable-fetch", "advisories"]);
+            hold &= step::run("advisories", &mut advisories)?;
+        }
+        Err(_) => println!("<== advisories: not checked, their database cannot be fetched"),
     }
-    println!("<== cargo-deny: skipped, it is not installed (`cargo install --locked cargo-deny`)");
-    Ok(true)
+    Ok(hold)
 }
 
 /// Returns a dependency that needs a later Rust than the workspace declares.

@@ -1,9 +1,14 @@
 //! Set-up, servers, tests and checks: every command for people and CI. `cargo xtask help` lists
 //! them.
 
+mod api;
 mod bench;
 mod check;
+mod dashboard;
+mod machine;
+mod page;
 mod pool;
+mod progress;
 mod row;
 mod servers;
 mod step;
@@ -39,8 +44,10 @@ enum Command {
     /// Measures the stores beside the bare statements on private servers with durable settings: one
     /// table of ratios.
     Bench(bench::BenchOptions),
-    /// Format, clippy for each set of features, documentation, versions, one TLS stack.
-    Check,
+    /// Format, clippy for each set of features, documentation, dependencies, packages, public API.
+    Check(check::CheckOptions),
+    /// Draws the dashboard of idem-core with figures of its example: `docs/dashboard.svg`.
+    Dashboard,
 }
 
 /// The tests to run, and the destination of the result.
@@ -50,12 +57,19 @@ pub(crate) struct TestOptions {
     /// ignored, failed}.
     #[arg(long, value_name = "FILE", value_parser = |file: &str| std::path::absolute(file))]
     json: Option<PathBuf>,
+    /// Writes the table into `docs/evidence.md`.
+    #[arg(long)]
+    docs: bool,
     /// Runs only the suites of these backends; `hybrid-*` means every name that begins so.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     backend: Vec<String>,
     /// Runs only the suites' cases whose names contain this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Also runs each state of the cache in front of every database. Default: in front of SQLite,
+    /// and a healthy cache in front of every database.
+    #[arg(long)]
+    all: bool,
     /// Leaves out the test of the container path, and installs no container engine for it.
     #[arg(long)]
     no_containers: bool,
@@ -86,6 +100,7 @@ fn run() -> Result<bool> {
         Command::Servers(command) => servers::run(&command).map(|()| true),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
-        Command::Check => check::run(),
+        Command::Check(options) => check::run(&options),
+        Command::Dashboard => dashboard::run(),
     }
 }

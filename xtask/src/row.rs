@@ -51,6 +51,13 @@ impl Report {
         self.failures.iter().map(line)
     }
 
+    /// Returns what ran and how it ended, in a line.
+    pub(crate) fn line(&self) -> String {
+        let (backend, ran) = (&self.backend, self.ran());
+        let (passed, failed) = (self.passed, self.failed);
+        format!("{backend}: {ran}: {passed} passed, {failed} failed")
+    }
+
     fn ran(&self) -> String {
         match &self.missing {
             Some(_) => "not run, see below".to_owned(),
@@ -81,6 +88,21 @@ pub(crate) fn table(reports: &[Report]) -> String {
         if let Some(reason) = &report.missing {
             text.push_str(&format!("\n{} is not run: {reason}\n", report.backend));
         }
+    }
+    text
+}
+
+/// Returns the same as a table of Markdown.
+pub(crate) fn markdown(reports: &[Report]) -> String {
+    let mut text = "| backend | product and version | passed | ignored | failed |\n\
+                    | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for report in reports {
+        let (backend, ran) = (&report.backend, report.ran().replace(", see below", ""));
+        let (passed, ignored, failed) = (report.passed, report.ignored, report.failed);
+        text.push_str(&format!(
+            "| `{backend}` | {ran} | {passed} | {ignored} | {failed} |\n"
+        ));
     }
     text
 }
@@ -130,6 +152,7 @@ postgres  not run, see below                 0       99       0
 postgres is not run: no server
 ";
         assert_eq!(table(&reports()), expected);
+        assert!(markdown(&reports()).ends_with("| `postgres` | not run | 0 | 99 | 0 |\n"));
     }
 
     #[test]

@@ -1,22 +1,38 @@
 //! The conformance suites: found, built, run, counted.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use cargo_metadata::camino::Utf8PathBuf;
 use cargo_metadata::{Message, Metadata, Package};
 
+use crate::progress::Progress;
 use crate::row::Report;
-use crate::step::{cargo, output, run};
+use crate::step::{cargo, output};
 use crate::{Result, TestOptions, workspace};
 
 /// The name of a suite's test target.
 pub(crate) const TARGET: &str = "conformance";
 
+/// Returns what a suite is called.
+pub(crate) fn titles() -> Result<Vec<String>> {
+    let workspace = workspace::members()?;
+    let packages = workspace.packages.iter();
+    let packages = packages.filter(|package| workspace::tests(package).contains(TARGET));
+    Ok(packages.map(title).collect())
+}
+
+fn title(package: &Package) -> String {
+    format!("suite of {}", package.name)
+}
+
 /// Runs every suite of the workspace. Returns the reports of each backend.
 pub(crate) fn run_all(
     options: &TestOptions,
     variables: &[(String, String)],
+    progress: &mut Progress,
 ) -> Result<Vec<Report>> {
     let workspace = workspace::members()?;
     let folder = workspace.target_directory.join("idem/reports");
@@ -36,7 +52,12 @@ pub(crate) fn run_all(
         if !options.backend.is_empty() {
             command.env("IDEM_BACKENDS", options.backend.join(","));
         }
-        let passed = run(&format!("suite of {}", package.name), &mut command)?;
+        if options.all {
+            command.env("IDEM_ALL", "1");
+        }
+        let title = title(package);
+        let passed = run(&title, &mut command, folder.as_std_path(), progress)?;
+        progress.end(&title);
         let found = read(folder.as_std_path())?;
         let is_told = found.iter().any(|report| report.failed > 0);
         let is_elsewhere = found.is_empty() && passed && !options.backend.is_empty();
@@ -81,12 +102,38 @@ fn build(workspace: &Metadata) -> Result<Vec<(&Package, Utf8PathBuf)>> {
     packages.map(suite).collect()
 }
 
+/// Runs a suite to its end. A line tells of each backend when it has ended, and a file has the
+/// rest. Returns whether all cases passed.
+fn run(title: &str, command: &mut Command, folder: &Path, progress: &Progress) -> Result<bool> {
+    let log = folder.with_file_name(format!("{}.log", title.replace(' ', "-")));
+    println!("==> {title} (each case is in {})", log.display());
+    let file = File::create(&log)?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?);
+    let mut suite = command.stderr(file).spawn()?;
+    let mut known = Vec::new();
+    loop {
+        let status = suite.try_wait()?;
+        for report in read(folder)? {
+            if !known.contains(&report.backend) {
+                println!("    {}; {}", report.line(), progress.shown());
+                known.push(report.backend);
+            }
+        }
+        if let Some(status) = status {
+            return Ok(status.success());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Reads the reports of the backends that have ended.
 fn read(folder: &Path) -> Result<Vec<Report>> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(Vec::new());
     };
     let files = entries.map(|entry| entry.map(|entry| entry.path()));
     let mut files: Vec<_> = files.collect::<std::io::Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|end| end == "json"));
     files.sort();
     let report = |file: PathBuf| Ok(serde_json::from_slice(&std::fs::read(file)?)?);
     files.into_iter().map(report).collect()

@@ -6,24 +6,57 @@ use std::process::Command;
 
 use idem_servers::{Finder, Options, Source};
 
+use crate::machine::Machine;
+use crate::page::{self, EVIDENCE};
 use crate::pool::Pool;
-use crate::row::{Report, json, table};
+use crate::progress::Progress;
+use crate::row::{Report, json, markdown, table};
 use crate::step::{self, cargo, has};
 use crate::{Result, TestOptions, suites, tools, workspace};
 
 /// Runs everything. Returns whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
-    println!("==> servers");
     tools::set_up(options);
     let mut finder = Finder::from_env()?;
     if options.no_containers {
         finder = finder.without(Source::Container);
     }
-    let pool = Pool::start(&needed(options), &finder, &Options::new(), &[])?;
+    let (slow, others) = needed(options);
+    let slow_finder = finder.clone();
+    // Where it has to be built, that takes minutes, beside the tests.
+    let slow = slow.map(|name| {
+        let start = move || {
+            let pool = Pool::start(&[name.to_owned()], &slow_finder, &Options::new(), &[]);
+            pool.map_err(|error| error.to_string())
+        };
+        (name, std::thread::spawn(start))
+    });
+    let is_whole = options.backend.is_empty() && options.filter.is_none();
+    if is_whole {
+        step::run("build", &mut build()?)?;
+    }
+    println!("==> servers");
+    let mut pool = match others.is_empty() {
+        true => Pool::default(),
+        false => Pool::start(&others, &finder, &Options::new(), &[])?,
+    };
+    if let Some((name, starting)) = slow {
+        if starting.is_finished() || is_required(name, options) {
+            let started = starting.join().map_err(|_| format!("{name}: a panic"))?;
+            pool.add(started?);
+        } else {
+            pool.note_missing(
+                name,
+                "it is still being built; the next run has it".to_owned(),
+            );
+        }
+    }
     let variables = pool.variables();
     let mut failed = Vec::new();
-    if options.backend.is_empty() && options.filter.is_none() {
-        for (title, mut command) in other_tests(options)? {
+    let steps = suites::titles()?.into_iter();
+    let mut progress = Progress::begin(steps.chain(TESTS.map(str::to_owned)))?;
+    if is_whole {
+        for (title, mut command) in TESTS.into_iter().zip(other_tests(options)?) {
             // Removes the report of an earlier run.
             let _ = std::fs::remove_file(junit()?);
             if !step::run(title, command.envs(variables.iter().cloned()))? {
@@ -31,9 +64,11 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
                 let report = std::fs::read_to_string(junit()?).unwrap_or_default();
                 failed.extend(failed_tests(&report));
             }
+            progress.end(title);
+            println!("    {}", progress.shown());
         }
     }
-    let reports = suites::run_all(options, &variables)?;
+    let reports = suites::run_all(options, &variables, &mut progress)?;
     drop(pool);
     tell(options, &reports)?;
     // Failures come last, where a reader looks first.
@@ -47,22 +82,63 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
 /// The crates that need no server: their tests also run with all features at once.
 const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
 
-/// Returns the servers to start, where none means all. If every wanted backend is named like a
-/// server, only those start.
-fn needed(options: &TestOptions) -> Vec<String> {
+/// Returns the servers to start: the one that may have to be built, and the others. If every wanted
+/// backend is named like a server, only those start.
+fn needed(options: &TestOptions) -> (Option<&'static str>, Vec<String>) {
     let backends = &options.backend;
     let is_server = |name: &String| idem_servers::server(name).is_ok();
-    match backends.iter().all(is_server) {
+    let all = || {
+        idem_servers::servers()
+            .iter()
+            .map(|server| server.name().to_owned())
+    };
+    let mut names = match !backends.is_empty() && backends.iter().all(is_server) {
         true => backends.clone(),
-        false => Vec::new(),
-    }
+        false => all().collect(),
+    };
+    let count = names.len();
+    names.retain(|name| name != BUILT);
+    ((names.len() < count).then_some(BUILT), names)
 }
 
-/// Returns the tests that are not conformance suites.
-fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
-    let has_nextest = has("cargo-nextest", &["nextest", "--version"]);
+/// The server that is built from sources where no package has it.
+const BUILT: &str = "mongo";
+
+/// Returns whether a run without this server would be none.
+fn is_required(name: &str, options: &TestOptions) -> bool {
+    let required = std::env::var("IDEM_REQUIRE").unwrap_or_default();
+    let mut required = required.split(',').map(str::trim);
+    required.any(|wanted| wanted == name) || options.backend.iter().any(|wanted| wanted == name)
+}
+
+/// Returns the command that builds the tests.
+fn build() -> Result<Command> {
+    let mut command = match has_nextest() {
+        true => cargo("nextest run --no-run --cargo-quiet"),
+        false => cargo("test --no-run --quiet"),
+    };
+    command.args(workspace::EVERYTHING);
+    Ok(command)
+}
+
+fn has_nextest() -> bool {
+    has("cargo-nextest", &["nextest", "--version"])
+}
+
+/// The tests that are not conformance suites.
+const TESTS: [&str; 5] = [
+    "tests",
+    "tests of all features",
+    "documentation tests",
+    "documentation tests of all features",
+    "model check of the memory store",
+];
+
+/// Returns the commands of [`TESTS`].
+fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
+    let has_nextest = has_nextest();
     let mut unit = if has_nextest {
-        let mut command = cargo("nextest run --workspace --no-fail-fast -E");
+        let mut command = cargo("nextest run --no-fail-fast -E");
         command.arg(format!("not binary({})", suites::TARGET));
         command
     } else {
@@ -75,7 +151,9 @@ fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
         true => "nextest run --no-fail-fast",
         false => "test --no-fail-fast --lib --tests",
     });
-    let mut examples = cargo("test --quiet --workspace --doc");
+    unit.args(workspace::EVERYTHING);
+    let mut examples = cargo("test --quiet --doc");
+    examples.args(workspace::EVERYTHING);
     if options.no_containers {
         for command in [&mut unit, &mut examples] {
             command.args(["--exclude", "idem-containers"]);
@@ -86,13 +164,7 @@ fn other_tests(options: &TestOptions) -> Result<[(&'static str, Command); 5]> {
     model.env("RUSTFLAGS", "--cfg shuttle");
     model.env("CARGO_TARGET_DIR", target);
     let featured_examples = with_all_features("test --quiet --doc");
-    Ok([
-        ("tests", unit),
-        ("tests of all features", featured),
-        ("documentation tests", examples),
-        ("documentation tests of all features", featured_examples),
-        ("model check of the memory store", model),
-    ])
+    Ok([unit, featured, examples, featured_examples, model])
 }
 
 /// Returns a command over the crates that need no server, with all their features.
@@ -107,7 +179,7 @@ fn with_all_features(arguments: &str) -> Command {
 
 /// Returns every test target by name, except the suites.
 fn without_nextest() -> Result<Command> {
-    let mut command = cargo("test --workspace --no-fail-fast --lib --bins");
+    let mut command = cargo("test --no-fail-fast --lib --bins");
     let workspace = workspace::members()?;
     let packages = workspace.packages.iter();
     let tests: BTreeSet<_> = packages.flat_map(workspace::tests).collect();
@@ -147,12 +219,18 @@ fn tell(options: &TestOptions, reports: &[Report]) -> Result {
             .map_err(|error| format!("{}: {error}", file.display()))?;
     }
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
-    println!(
+    let all = format!(
         "{} passed, {} failed, {} skipped",
         sum(|report| report.passed),
         sum(|report| report.failed),
         sum(|report| report.ignored)
     );
+    if options.docs {
+        let ran = page::on(&Machine::here());
+        let text = format!("Run {ran}: {all}.\n\n{}", markdown(reports));
+        page::write(EVIDENCE, "test", &text)?;
+    }
+    println!("{all}");
     Ok(())
 }
 
@@ -163,17 +241,24 @@ mod tests {
     #[test]
     fn only_servers_that_a_backend_needs_are_started() {
         let needed = |backends: &[&str]| {
-            needed(&TestOptions {
+            let (built, others) = needed(&TestOptions {
                 backend: backends.iter().map(|name| (*name).to_owned()).collect(),
                 ..TestOptions::default()
-            })
+            });
+            (built.is_some(), others)
         };
-        assert_eq!(needed(&["mysql", "galera"]), ["mysql", "galera"]);
-        let family = ["redis", "redis-cluster", "valkey", "mongo"];
-        assert_eq!(needed(&family), family);
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            needed(&["mysql", "galera"]),
+            (false, of(&["mysql", "galera"]))
+        );
+        assert_eq!(needed(&["redis", "mongo"]), (true, of(&["redis"])));
         // The servers of a backend with another name are unknown, so all start.
-        assert!(needed(&["mysql", "hybrid"]).is_empty());
-        assert!(needed(&[]).is_empty());
+        let all = idem_servers::servers().len();
+        for backends in [&["mysql", "hybrid"][..], &[]] {
+            let (built, others) = needed(backends);
+            assert_eq!((built, others.len()), (true, all - 1));
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub(crate) fn crate_program(name: &str, version: Option<&str>, target: &Path) ->
     if returned.is_ok_and(is_wanted) {
         return Ok(program);
     }
-    let mut install = cargo("install --quiet --locked");
+    let mut install = cargo("install --quiet --locked --debug");
     install.arg(name).arg("--root").arg(folder);
     if let Some(version) = version {
         install.arg("--version").arg(format!("={version}"));

@@ -6,9 +6,24 @@ use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package, TargetKind};
 
 use crate::Result;
 
+/// The arguments of cargo for the whole workspace, with all programs among the examples and the
+/// stores that they know.
+pub(crate) const EVERYTHING: [&str; 3] = ["--workspace", "--features", "idem-examples/all"];
+
 /// Returns the members alone.
 pub(crate) fn members() -> Result<Metadata> {
     Ok(MetadataCommand::new().no_deps().exec()?)
+}
+
+/// Returns the names of the members that are published.
+pub(crate) fn published() -> Result<Vec<String>> {
+    let packages = members()?.packages.into_iter();
+    let published = packages.filter(is_published);
+    Ok(published.map(|package| package.name.to_string()).collect())
+}
+
+pub(crate) fn is_published(package: &Package) -> bool {
+    package.publish.as_ref().is_none_or(|to| !to.is_empty())
 }
 
 /// Returns the members and all their dependencies, with all features.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Outcome, Policy, Response, Work};
-use idem_examples::effects::{Effects, StoreArgs};
-use idem_examples::report::{conclude, exit};
+use idem_storm::effects::{Effects, StoreArgs};
+use idem_storm::report::{conclude, exit};
 use serde::{Deserialize, Serialize};
 
 /// Turns guests into customers, loses the answers, and checks that each has one account.

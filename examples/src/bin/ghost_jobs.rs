@@ -9,9 +9,9 @@ use clap::Parser;
 use futures_util::future::try_join_all;
 use idem_core::key::Target;
 use idem_core::{BoxError, Idempotency, Policy, Work};
-use idem_examples::effects::{Effects, StoreArgs};
-use idem_examples::report::{conclude, exit};
 use idem_queue::{Enqueued, Intent, Jobs, Ran, Ticket};
+use idem_storm::effects::{Effects, StoreArgs};
+use idem_storm::report::{conclude, exit};
 use tokio::sync::Mutex;
 
 /// Enqueues the same builds repeatedly, and checks that each was made once.

@@ -16,11 +16,11 @@ use apalis_core::task::data::Data;
 use apalis_core::worker::builder::WorkerBuilder;
 use clap::Parser;
 use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy, Response};
-use idem_examples::effects::{Effects, StoreArgs};
-use idem_examples::report::{Report, exit};
 use idem_queue::{
     Backoff, Consumer, Disposition, JobLayer, Message, NotDone, WorkError, current_work,
 };
+use idem_storm::effects::{Effects, StoreArgs};
+use idem_storm::report::{Report, exit};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Parser;
 use idem_core::engine::{Saga, SagaStep, StepError};
 use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy};
-use idem_examples::effects::{Effects, StoreArgs};
-use idem_examples::report::{conclude, exit};
+use idem_storm::effects::{Effects, StoreArgs};
+use idem_storm::report::{conclude, exit};
 
 /// Runs orders as sagas, kills the process at every point, and checks that every step was done
 /// once.

@@ -9,15 +9,18 @@ use std::time::Duration;
 use clap::Parser;
 use futures_util::future::try_join_all;
 use idem_core::{BoxError, Fingerprint, Key};
-use idem_examples::report::{Report, exit};
-use idem_postgres::sqlx::{AssertSqlSafe, PgPool, SqlitePool, query, query_as};
+#[cfg(feature = "postgres")]
+use idem_postgres::sqlx::PgPool;
 use idem_sqlite::sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use idem_sqlite::sqlx::{AssertSqlSafe, SqlitePool, query, query_as};
+use idem_storm::report::{Report, exit};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 enum Pool {
     Sqlite(SqlitePool),
+    #[cfg(feature = "postgres")]
     Postgres(PgPool),
 }
 
@@ -26,6 +29,7 @@ macro_rules! on {
     ($orders:expr, |$pool:ident| $statement:expr) => {
         match &$orders.pool {
             Pool::Sqlite($pool) => $statement,
+            #[cfg(feature = "postgres")]
             Pool::Postgres($pool) => $statement,
         }
     };
@@ -119,13 +123,14 @@ impl Orders {
                 let pool = pool.connect_with(options).await?;
                 (Pool::Sqlite(pool), "INTEGER", "BLOB")
             }
+            #[cfg(feature = "postgres")]
             Some("postgres" | "postgresql") => {
                 let number = "BIGINT GENERATED ALWAYS AS IDENTITY";
                 (Pool::Postgres(PgPool::connect(url).await?), number, "BYTEA")
             }
             _ => {
-                let needed = "--store: sqlite:PATH or postgres://… is needed: the key stands in \
-                              the order's own table";
+                let needed = "--store: sqlite:PATH is needed, or postgres://… with the feature \
+                              `postgres`: the key stands in the order's own table";
                 return Err(needed.into());
             }
         };

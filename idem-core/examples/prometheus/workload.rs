@@ -26,12 +26,14 @@ pub(crate) async fn some_runs(round: u64) -> Result<(), Box<dyn Error>> {
         .with_observer(MetricsObserver::new().with_scope_class(class));
     let key = |scope, operation| Key::new(scope, operation, format!("request {round}"));
 
-    let payment = key("acme", "payments.create")?;
-    let charge = async |_: Work| Ok::<_, io::Error>("receipt");
-    for amount in [1250, 1250, 1250, 999] {
-        let charge = async |work| charge(work).await.map(str::to_owned);
+    // Traffic grows, and begins again.
+    for customer in 0..=round / 10 % 6 {
+        let payment = Key::new("acme", "payments.create", format!("{round} of {customer}"))?;
+        let charge = async |_: Work| Ok::<_, io::Error>("receipt".to_owned());
         // The last one sends another request under the same key.
-        let _ = idem.run(&payment, &amount, charge).await;
+        for amount in [1250, 1250, 1250, 999] {
+            let _ = idem.run(&payment, &amount, charge).await;
+        }
     }
     let declined = async |_: Work| Err::<(), _>(io::Error::other("declined"));
     let _ = idem

@@ -1,6 +1,6 @@
 //! Parts for authors of backends, which applications do not need: checks, decisions, stored forms,
 //! error codes, locked keys, batches and change notifications. Every store of this family is built
-//! from them.
+//! from them: see the chapter [`stores`](crate::guide::stores) of the guide.
 
 mod access;
 pub(crate) mod batcher;

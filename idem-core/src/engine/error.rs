@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::{Conflict, Error, Failed, InFlight};
 
-/// Why a run gave no sealed value: `E` is the work's error, `T` its value.
+/// Why a run gave no sealed value: `E` is the work's error, `T` its value. The guide says
+/// [what to do](crate::guide::errors#errors-of-runs) about each.
 ///
 /// `Debug` and `Display` show neither the value, nor stored data, nor the text of a store's or
 /// codec's source. The work's own error is shown by its own `Debug` and `Display`, so the

@@ -18,6 +18,9 @@
 //! # }
 //! ```
 //!
+//! The chapters [`failures`](crate::guide::failures), [`waiting`](crate::guide::waiting) and
+//! [`leases`](crate::guide::leases) of the guide say which policy suits which work.
+//!
 //! # What happens in a run
 //!
 //! The engine claims the key. The loser of a race gets the winner's result, or the error that

@@ -46,6 +46,8 @@ const SHARD_BITS_FROM: u32 = 48;
 /// never held across an await, so every operation is ready at its first poll. Claims of new keys
 /// delete a few expired records in passing; [`delete_expired`](IdempotencyStore::delete_expired)
 /// deletes all. The same holds for watermarks.
+///
+/// The chapter [`testing`](crate::guide::testing) of the guide has tests with it.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,

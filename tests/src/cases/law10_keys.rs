@@ -1,6 +1,6 @@
 //! Law 10: keys are equal only if their bytes are equal.
 
-use idem_core::{ClaimRequest, Fingerprint, Key, Response};
+use idem_core::{ClaimOutcome, ClaimRequest, Fingerprint, Key, Response};
 
 use crate::case::cases;
 use crate::context::LONG;
@@ -26,22 +26,32 @@ fn fingerprint(key: &Key) -> Fingerprint {
     Fingerprint::raw(key.hashed())
 }
 
+/// Returns the position and the text of a key, escaped; of a long one, the end of each part.
+fn named(at: usize, key: &Key) -> String {
+    let part = |text: &str| {
+        let escaped = text.escape_debug().to_string();
+        let skipped = escaped.chars().count().saturating_sub(40);
+        let dots = if skipped == 0 { "" } else { "…" };
+        format!(
+            "{dots}{}",
+            escaped.chars().skip(skipped).collect::<String>()
+        )
+    };
+    let parts = [key.scope(), key.operation(), key.id()].map(part);
+    format!("key {at} (\"{}\")", parts.join("\", \""))
+}
+
 /// Checks that each key is claimed, completed and read back independently of the others.
 async fn are_strangers(cx: &Context, keys: &[Key]) -> CaseResult {
     let mut claims = Vec::new();
     for (at, key) in keys.iter().enumerate() {
-        ensure_eq!(
-            cx.store().get(key).await?,
-            None,
-            "get of key {at} before its claim"
-        );
+        let record = cx.store().get(key).await?;
+        ensure_eq!(record, None, "get of {} before its claim", named(at, key));
         let request = ClaimRequest::new(key.clone(), fingerprint(key)).with_lease(LONG);
         let outcome = cx.store().claim(&request).await?;
-        let name = outcome.name();
-        let claim = outcome.acquired();
-        claims.push(claim.ok_or_else(|| {
-            crate::CaseError::new(format!("key {at} of {} is another's: {name}", keys.len()))
-        })?);
+        let is_acquired = matches!(outcome, ClaimOutcome::Acquired(_));
+        ensure!(is_acquired, "{}: {}", named(at, key), outcome.name());
+        claims.extend(outcome.acquired());
     }
     for (at, claim) in claims.iter().enumerate().step_by(2) {
         cx.store()
@@ -49,28 +59,30 @@ async fn are_strangers(cx: &Context, keys: &[Key]) -> CaseResult {
             .await?;
     }
     for (at, claim) in claims.iter().enumerate() {
-        let record = expect::record(cx.open().await?.get(claim.key()).await?)?;
-        ensure_eq!(record.info().token, claim.token(), "token of key {at}");
+        let key = claim.key();
+        let record = expect::record(cx.open().await?.get(key).await?)?;
+        let info = record.info();
+        ensure_eq!(info.token, claim.token(), "token of {}", named(at, key));
+        let written = fingerprint(key);
         ensure_eq!(
-            record.info().fingerprint,
-            fingerprint(claim.key()),
-            "fingerprint {at}"
+            info.fingerprint,
+            written,
+            "fingerprint of {}",
+            named(at, key)
         );
         let body = record.response().map(|response| response.body().clone());
         let sealed = (at % 2 == 0).then(|| at.to_string().into());
-        ensure_eq!(body, sealed, "response of key {at}");
+        ensure_eq!(body, sealed, "response of {}", named(at, key));
     }
     for (at, claim) in claims.iter().enumerate().skip(1).step_by(2) {
         cx.store().release(claim).await?;
-        ensure_eq!(
-            cx.store().get(claim.key()).await?,
-            None,
-            "key {at} after release"
-        );
+        let record = cx.store().get(claim.key()).await?;
+        ensure_eq!(record, None, "{} after release", named(at, claim.key()));
     }
     for (at, claim) in claims.iter().enumerate().step_by(2) {
         let record = cx.store().get(claim.key()).await?;
-        ensure!(record.is_some(), "key {at} went with its neighbour");
+        let name = || named(at, claim.key());
+        ensure!(record.is_some(), "{} went with its neighbour", name());
     }
     Ok(())
 }
@@ -342,4 +354,17 @@ async fn the_longest_keys_differ_in_their_last_byte(cx: &Context) -> CaseResult 
         long(id - 1, "a"),
     )?);
     are_strangers(cx, &keys).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_named_by_its_escaped_text() {
+        let key = Key::new("a\u{202e}b", "o", format!("{}\"end", "x".repeat(99))).unwrap();
+        let dots = format!("…{}\\\"end", "x".repeat(35));
+        let expected = format!(r#"key 3 ("a\u{{202e}}b", "o", "{dots}")"#);
+        assert_eq!(named(3, &key), expected);
+    }
 }

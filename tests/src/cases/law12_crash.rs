@@ -22,6 +22,7 @@ cases! { law 12:
     killed_anywhere_it_leaves_every_key_done_or_claimable [SharedBetweenProcesses],
     killed_in_a_storm_it_breaks_no_rule [SharedBetweenProcesses],
     what_a_killed_process_completed_is_there [SharedBetweenProcesses, Durable],
+    what_a_killed_process_completed_is_there_for_the_next [OneProcessAtATime, Durable],
     killed_while_completing_it_leaves_all_or_nothing [SharedBetweenProcesses, Durable],
     what_was_completed_is_there_after_reopening [Durable],
     a_claim_is_there_after_reopening [Durable],
@@ -206,19 +207,31 @@ fn is_sealed(record: Option<Record>, at: usize, body_bytes: usize) -> CaseResult
 }
 
 async fn what_a_killed_process_completed_is_there(cx: &Context) -> CaseResult {
+    completions_survive(cx, cx.namespace()).await
+}
+
+/// Nobody else has the namespace open meanwhile, and nothing but its storage outlives the worker.
+async fn what_a_killed_process_completed_is_there_for_the_next(cx: &Context) -> CaseResult {
+    let namespace = cx.harness().create().await?;
+    let survived = completions_survive(cx, &namespace).await;
+    let destroyed = cx.harness().destroy(&namespace).await;
+    survived.and(destroyed.map_err(CaseError::from))
+}
+
+async fn completions_survive(cx: &Context, namespace: &str) -> CaseResult {
     let requests = requests(cx, 20, LONG);
     let step = Step::CompleteEach {
         requests: requests.clone(),
         body_bytes: 100,
         retention: LONG,
     };
-    let mut worker = Worker::start(cx, vec![step, Step::Hang]).await?;
+    let mut worker = Worker::start_in(cx, namespace, vec![step, Step::Hang]).await?;
     let mut returned = 0;
     while returned < requests.len() {
         returned += usize::from(matches!(worker.report().await?, Report::Done));
     }
     worker.kill().await?;
-    let store = cx.open().await?;
+    let store = cx.watching(cx.harness().open(namespace).await?);
     for (at, request) in requests.iter().enumerate() {
         let sealed = is_sealed(store.get(request.key()).await?, at, 100)?;
         ensure!(sealed, "completion {at} was acknowledged and is gone");

@@ -16,6 +16,7 @@ mod law05_fencing;
 mod law06_repeatable;
 mod law07_release;
 mod law08_expiry;
+mod law08_many;
 mod law09_clock;
 mod law10_keys;
 mod law10_scopes;
@@ -48,6 +49,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     law06_repeatable::CASES,
     law07_release::CASES,
     law08_expiry::CASES,
+    law08_many::LAW05,
+    law08_many::LAW08,
     law09_clock::CASES,
     law10_keys::CASES,
     law10_scopes::CASES,

@@ -49,6 +49,13 @@ pub enum Bug {
     IgnoresScheme,
     /// A conflict extends the lease of the holder.
     ConflictTouches,
+    /// Claims to be durable: its records are in memory, in an instance that all handles of a
+    /// process share.
+    Volatile,
+    /// Selects expired records, and deletes them then: two statements.
+    PurgeChecksThenDeletes,
+    /// Counts abandoned records, and fails those that still are then.
+    SweepCountsThenFails,
     /// Any attempt may renew.
     AnyoneRenews,
     /// Any attempt may release.
@@ -196,6 +203,9 @@ impl Bug {
         Self::IgnoresScheme,
         Self::ConflictTouches,
         Self::AnyoneRenews,
+        Self::Volatile,
+        Self::PurgeChecksThenDeletes,
+        Self::SweepCountsThenFails,
         Self::AnyoneReleases,
         Self::RenewalShortens,
         Self::LateHolderLoses,

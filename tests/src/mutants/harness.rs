@@ -35,7 +35,11 @@ impl MutantHarness {
     }
 
     fn handle(&self, namespace: &str) -> Result<MutantStore, BoxError> {
-        let stores = self.stores();
+        let mut stores = self.stores();
+        if self.bug == Bug::Volatile {
+            let store = || MutantStore::new(self.bug);
+            stores.entry(namespace.to_owned()).or_insert_with(store);
+        }
         Ok(stores.get(namespace).ok_or("no such namespace")?.handle())
     }
 }
@@ -43,13 +47,21 @@ impl MutantHarness {
 #[async_trait]
 impl Harness for MutantHarness {
     fn name(&self) -> &str {
-        "mutant"
+        // Worker processes find it by its name.
+        match self.bug {
+            Bug::Volatile => "volatile",
+            _ => "mutant",
+        }
     }
 
     fn profile(&self) -> Profile {
         let profile = Profile::new().batch().checkpoints().watermarks();
         let profile = profile.transactions().row_locks();
-        profile.with_max_wait(self.max_wait)
+        let profile = profile.with_max_wait(self.max_wait);
+        match self.bug {
+            Bug::Volatile => profile.one_process_at_a_time().durable(),
+            _ => profile,
+        }
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

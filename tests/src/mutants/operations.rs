@@ -387,25 +387,28 @@ impl IdempotencyStore for MutantStore {
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
         self.check(check::batch(limit))
             .map_err(|error| error.at("mutant", "delete_expired"))?;
-        let shared = &mut *self.shared();
-        let now = self.now(shared);
-        let stale = |row: &Row| self.bug == Bug::PurgesStale && row.is_stale(now);
-        let goes = |row: &Row| !row.is_live(now) || stale(row);
-        let gone = shared
-            .rows
-            .iter()
-            .filter(|(_, row)| goes(row))
-            .map(|(key, _)| key.clone());
-        let most = match self.bug {
+        let bug = self.bug;
+        let most = match bug {
             Bug::PurgeIgnoresLimit => usize::MAX,
             _ => limit as usize,
         };
-        let gone: Vec<_> = gone.take(most).collect();
+        let goes = move |row: &Row, now| {
+            !row.is_live(now) || (bug == Bug::PurgesStale && row.is_stale(now))
+        };
+        let found = self.select(most, goes);
+        if bug == Bug::PurgeChecksThenDeletes {
+            tokio::task::yield_now().await;
+        }
+        let shared = &mut *self.shared();
+        let now = self.now(shared);
+        let is_blind = bug == Bug::PurgeChecksThenDeletes;
+        let mut gone = found;
+        gone.retain(|key| is_blind || shared.rows.get(key).is_some_and(|row| goes(row, now)));
         gone.iter().for_each(|key| drop(shared.rows.remove(key)));
-        if self.bug == Bug::MarksGoWithRecords {
+        if bug == Bug::MarksGoWithRecords {
             shared.marks.retain(|key, _| !gone.contains(key));
         }
-        Ok(match self.bug {
+        Ok(match bug {
             Bug::PurgeTellsLimit => u64::from(limit),
             _ => gone.len() as u64,
         })
@@ -414,16 +417,40 @@ impl IdempotencyStore for MutantStore {
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         self.check(check::batch(limit))
             .map_err(|error| error.at("mutant", "fail_abandoned"))?;
-        let shared = &mut *self.shared();
-        let now = self.now(shared);
         let bug = self.bug;
-        let fails = |row: &&mut Row| {
+        let fails = move |row: &Row, now| {
             let policy = row.request.on_stale() == StalePolicy::Fail || bug == Bug::SweepFailsAll;
             let open = matches!(row.state, State::InFlight);
             let over = row.is_stale(now) || (bug == Bug::SweepFailsLive && open);
             row.is_live(now) && policy && over
         };
-        let failed = shared.rows.values_mut().filter(fails).take(limit as usize);
-        Ok(failed.map(|row| row.abandon(now, bug)).count() as u64)
+        let found = self.select(limit as usize, fails);
+        if bug == Bug::SweepCountsThenFails {
+            tokio::task::yield_now().await;
+        }
+        let shared = &mut *self.shared();
+        let now = self.now(shared);
+        let mut failed = 0;
+        for key in &found {
+            let row = shared.rows.get_mut(key);
+            if let Some(row) = row.filter(|row| fails(row, now)) {
+                row.abandon(now, bug);
+                failed += 1;
+            }
+        }
+        Ok(match bug {
+            Bug::SweepCountsThenFails => found.len() as u64,
+            _ => failed,
+        })
+    }
+}
+
+impl MutantStore {
+    /// Returns the keys of some of these rows, which may change until they are used.
+    fn select(&self, most: usize, wanted: impl Fn(&Row, i64) -> bool) -> Vec<Vec<String>> {
+        let shared = &mut *self.shared();
+        let now = self.now(shared);
+        let rows = shared.rows.iter().filter(|(_, row)| wanted(row, now));
+        rows.map(|(key, _)| key.clone()).take(most).collect()
     }
 }

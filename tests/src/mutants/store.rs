@@ -27,6 +27,31 @@ pub(super) struct Shared {
 }
 
 /// A handle of a store with a bug.
+///
+/// An application's test that passes on such a store does not test what it seems to:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// use idem_conformance::mutants::{Bug, MutantStore};
+/// use idem_core::{Idempotency, Key, Work};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), idem_core::Error> {
+/// let idempotency = Idempotency::new(MutantStore::new(Bug::LastWriterWins));
+/// let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+/// let charges = AtomicU32::new(0);
+/// let charge = async |_: Work| {
+///     charges.fetch_add(1, Ordering::SeqCst);
+///     tokio::task::yield_now().await;
+///     Ok::<_, std::io::Error>("receipt 1".to_owned())
+/// };
+/// let (one, two) = (idempotency.run(&key, &1250, charge), idempotency.run(&key, &1250, charge));
+/// let _ = tokio::join!(one, two);
+/// assert_eq!(charges.load(Ordering::SeqCst), 2, "a good store lets one caller charge");
+/// # Ok(())
+/// # }
+/// ```
 pub struct MutantStore {
     shared: Arc<Mutex<Shared>>,
     pub(super) bug: Bug,

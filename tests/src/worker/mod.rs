@@ -39,6 +39,15 @@ impl Worker {
         Self::start_with(cx, steps, &[]).await
     }
 
+    /// Starts a worker of another namespace.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's error.
+    pub async fn start_in(cx: &Context, namespace: &str, steps: Vec<Step>) -> CaseResult<Self> {
+        Self::begin(cx, namespace, steps, &[]).await
+    }
+
     /// Starts a worker with more environment variables.
     ///
     /// # Errors
@@ -49,13 +58,22 @@ impl Worker {
         steps: Vec<Step>,
         environment: &[(&str, String)],
     ) -> CaseResult<Self> {
+        Self::begin(cx, cx.namespace(), steps, environment).await
+    }
+
+    async fn begin(
+        cx: &Context,
+        namespace: &str,
+        steps: Vec<Step>,
+        environment: &[(&str, String)],
+    ) -> CaseResult<Self> {
         if !serve::is_served() {
             let message = "`main` of this program does not begin with `worker::serve`";
             return Err(CaseError::new(message));
         }
         let job = Job {
             target: cx.harness().name().to_owned(),
-            namespace: cx.namespace().to_owned(),
+            namespace: namespace.to_owned(),
             steps,
         };
         let mut child = Command::new(std::env::current_exe()?)

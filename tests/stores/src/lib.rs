@@ -5,6 +5,8 @@
 //! feature `suite` adds [`Suite`], which makes an adapter a target of the suite.
 
 mod adapter;
+#[cfg(feature = "suite")]
+mod kills;
 #[cfg(feature = "mongo")]
 mod mongo;
 #[cfg(all(feature = "mssql", feature = "suite"))]
@@ -22,6 +24,8 @@ mod suite;
 mod url;
 
 pub use adapter::{Adapter, random_name};
+#[cfg(feature = "suite")]
+pub use kills::no_completion_is_lost;
 #[cfg(feature = "mongo")]
 pub use mongo::Mongo;
 #[cfg(feature = "mysql")]

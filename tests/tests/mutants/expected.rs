@@ -14,6 +14,18 @@ pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
         &["law01::concurrent_claims_of_one_key_have_one_winner"],
     ),
     (
+        Bug::PurgeChecksThenDeletes,
+        &["law08::thousands_are_purged_beside_calls_of_the_same_keys"],
+    ),
+    (
+        Bug::SweepCountsThenFails,
+        &["law05::sweeps_beside_late_holders_count_what_they_failed"],
+    ),
+    (
+        Bug::Volatile,
+        &["law12::what_a_killed_process_completed_is_there_for_the_next"],
+    ),
+    (
         Bug::NoFencing,
         &[
             "law05::after_a_takeover_the_old_holder_can_do_nothing",

@@ -119,7 +119,8 @@ fn main() -> ExitCode {
         RemoteHarness::start(|| MutantStore::new(Bug::None))
             .map_err(|error| Missing::new(error.to_string()))
     });
-    if let Some(code) = worker::serve(&[target]) {
+    let volatile = Target::new("volatile", async || Ok(MutantHarness::new(Bug::Volatile)));
+    if let Some(code) = worker::serve(&[target, volatile]) {
         return code;
     }
     let mut arguments = Arguments::from_args();

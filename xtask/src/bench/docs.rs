@@ -6,11 +6,10 @@ use crate::Result;
 use crate::bench::judge::Judgement;
 use crate::bench::report::Report;
 use crate::bench::{chart, table};
+use crate::page::{self, EVIDENCE};
 
 const PAGE: &str = "docs/performance.md";
 const DATA: &str = "docs/performance.csv";
-const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --docs` -->";
-const END: &str = "<!-- end -->";
 
 /// Writes the targets into the page, every figure into the data file, and the charts.
 ///
@@ -18,7 +17,6 @@ const END: &str = "<!-- end -->";
 ///
 /// An error when the page is missing or has no markers, or a file cannot be written.
 pub(crate) fn write(report: &Report, judgement: &Judgement) -> Result {
-    let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
     let charts = chart::draw(&judgement.rows, Path::new("docs"))?;
     let mut data = csv::Writer::from_path(DATA)?;
     let lines: Vec<_> = judgement.rows.iter().map(table::cells).collect();
@@ -29,27 +27,29 @@ pub(crate) fn write(report: &Report, judgement: &Judgement) -> Result {
         data.write_record(line.map(|(_, cell)| cell))?;
     }
     data.flush()?;
-    let page = replaced(&page, &figures(report, judgement, &charts))
-        .ok_or_else(|| format!("{PAGE}: no lines `{BEGIN}` and `{END}`"))?;
-    std::fs::write(PAGE, page)?;
-    println!("    {PAGE}, {DATA}, {}", charts.join(", "));
+    page::write(PAGE, "bench", &figures(report, judgement, &charts))?;
+    page::write(EVIDENCE, "bench", &servers(report))?;
+    println!("    {PAGE}, {EVIDENCE}, {DATA}, {}", charts.join(", "));
     Ok(())
 }
 
-/// Returns the page with another text between the markers.
-fn replaced(page: &str, figures: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    let figures = figures.trim();
-    Some(format!("{before}{BEGIN}\n\n{figures}\n\n{END}{after}"))
+/// Returns the servers, and when they were measured.
+fn servers(report: &Report) -> String {
+    let mut text = format!("Measured {}.\n\n", page::on(&report.machine));
+    text.push_str("| server | product and version | settings |\n| --- | --- | --- |\n");
+    for server in &report.servers {
+        let version = server.version.as_deref().unwrap_or("of unknown version");
+        text.push_str(&format!(
+            "| {} | {} {version} | {} |\n",
+            server.name, server.product, server.settings
+        ));
+    }
+    text
 }
 
 fn figures(report: &Report, judgement: &Judgement, charts: &[String]) -> String {
     let machine = &report.machine;
-    let mut text = format!(
-        "Measured {} on {} ({} cores), {} of memory, {}",
-        machine.date, machine.cpu, machine.cores, machine.memory, machine.kernel
-    );
+    let mut text = format!("Measured {}", page::on(machine));
     if let Some(sync) = machine.sync_us {
         text.push_str(&format!(". Writing a page to the disk takes {sync:.0} µs"));
     }
@@ -63,14 +63,6 @@ fn figures(report: &Report, judgement: &Judgement, charts: &[String]) -> String 
         text.push_str(".\nThe rounds were few and short (`--quick`)");
     }
     text.push_str(".\n\n");
-    for server in &report.servers {
-        let version = server.version.as_deref().unwrap_or("of unknown version");
-        text.push_str(&format!(
-            "- {}: {} {version}; {}\n",
-            server.name, server.product, server.settings
-        ));
-    }
-    text.push('\n');
     text.push_str("### Targets\n\n");
     text.push_str(&table::targets(judgement));
     text.push_str("\n### Charts\n");
@@ -87,18 +79,6 @@ mod tests {
 
     use super::*;
     use crate::bench::report::tests::report;
-
-    #[test]
-    fn only_the_text_between_the_markers_is_replaced() {
-        let page = format!("# Speed\n\n{BEGIN}\nold\n{END}\n\nHow to read it.\n");
-        let new = replaced(&page, "new\n").unwrap();
-        assert_eq!(
-            new,
-            format!("# Speed\n\n{BEGIN}\n\nnew\n\n{END}\n\nHow to read it.\n")
-        );
-        assert_eq!(replaced(&new, "new").unwrap(), new);
-        assert_eq!(replaced("# Speed\n", "new"), None);
-    }
 
     #[test]
     fn the_page_says_on_what_and_how_the_figures_were_measured() {

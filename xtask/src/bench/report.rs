@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::bench::machine::Machine;
 use crate::bench::options::BACKENDS;
+use crate::machine::Machine;
 
 /// All measurements, and their machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -43,7 +43,7 @@ use axum::Router;
 use axum::routing::get;
 use clap::Parser;
 use idem_core::BoxError;
-use idem_examples::report::exit;
+use idem_storm::report::exit;
 use tokio::net::TcpListener;
 
 use chat::Chat;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use idem_core::{
     BoxError, BusyPolicy, Fingerprint, Idempotency, Key, Nonce, Policy, RunError, Work,
 };
-use idem_examples::effects::Effects;
 use idem_redis::{Config, Enforce, NonceWindow, Posted, RedisStore};
+use idem_storm::effects::Effects;
 
 use crate::Args;
 use crate::http::Refusal;

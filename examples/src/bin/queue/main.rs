@@ -13,9 +13,9 @@ use clap::Parser;
 use futures_util::StreamExt;
 use idem_core::{BoxError, Idempotency, Policy, Record, Response, Work};
 use idem_examples::crew::Crew;
-use idem_examples::effects::{Effects, StoreArgs};
-use idem_examples::report::{Report, exit};
 use idem_queue::{Backoff, Consumer, Disposition, Message, WorkError};
+use idem_storm::effects::{Effects, StoreArgs};
+use idem_storm::report::{Report, exit};
 use tokio::time::sleep;
 
 use broker::Broker;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use idem_core::BoxError;
-use idem_examples::report::Report;
+use idem_storm::report::Report;
 use idem_webhooks::Version;
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -18,9 +18,9 @@ use axum::routing::post;
 use clap::Parser;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use idem_core::{BoxError, Idempotency, IdempotencyStore, MemoryStore, Work};
-use idem_examples::effects::{Effects, StoreArgs};
 use idem_examples::http::serve;
-use idem_examples::report::{Report, exit};
+use idem_storm::effects::{Effects, StoreArgs};
+use idem_storm::report::{Report, exit};
 use idem_webhooks::{Event, Provider, Receiver, Verifier};
 
 use sender::{SECRET, Sender, deliveries};

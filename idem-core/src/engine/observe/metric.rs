@@ -83,7 +83,7 @@ pub const METRICS: [Metric; 13] = {
             names::ENDINGS,
             Counter,
             &["operation", "scope_class", "ending"],
-            "Claims by how they ended: sealed, failed, released, lapsed, unsettled",
+            "Claims by how they ended: sealed, failed, released, let_expire, unsettled",
         ),
         metric(
             names::FIRST_SEEN_TO_SEALED,

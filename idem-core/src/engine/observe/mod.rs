@@ -25,12 +25,14 @@
 //! events; it shows the beginning of the key's hash, or with `with_plain_keys` the key. With
 //! `metrics`, `MetricsObserver` counts and measures, for any installed exporter.
 //!
+//! The guide says what to [alert on](crate::guide::monitoring#what-to-alert-on).
+//!
 //! # Metrics
 //!
 //! | metric | kind | labels | meaning |
 //! | --- | --- | --- | --- |
 //! | `idem_decisions_total` | counter | `operation`, `scope_class`, `decision` | runs by the decision about their key: `new`, `takeover`, `duplicate`, `failed`, `in_flight`, `conflict`, `unknown` |
-//! | `idem_endings_total` | counter | `operation`, `scope_class`, `ending` | claims by how they ended: `sealed`, `failed`, `released`, `lapsed`, `unsettled` |
+//! | `idem_endings_total` | counter | `operation`, `scope_class`, `ending` | claims by how they ended: `sealed`, `failed`, `released`, `let_expire`, `unsettled` |
 //! | `idem_first_seen_to_sealed_seconds` | histogram | `operation`, `scope_class` | from when any attempt first saw a key until its result was stored |
 //! | `idem_lease_losses_total` | counter | `operation`, `scope_class`, `cause` | claims lost while their work ran: `overtaken`, `expired` |
 //! | `idem_store_retries_total` | counter | `operation`, `call`, `kind` | repeated calls of the store, by kind of error |

@@ -1,0 +1,359 @@
+//! Drives the real command with small sizes.
+
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{Ran, on_stores, trials};
+
+const EVENTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../data/github-webhooks-excerpt.ndjson"
+);
+
+fn main() -> ExitCode {
+    let mut all = trials![
+        every_effect_happens_once,
+        crashes_change_nothing,
+        same_seed_same_plan,
+        other_payloads_are_refused,
+        too_short_leases_only_cost_time,
+        sabotage_is_noticed,
+        at_most_twenty_keys_are_listed,
+        real_events_are_delivered,
+        events_without_the_key_have_a_line,
+        bad_lines_stop_or_are_counted,
+        standard_input_is_read,
+        large_payloads_do_not_block,
+        wrong_arguments_are_explained,
+        nothing_is_left_behind,
+        closed_output_is_no_panic,
+        deadline_stops_it,
+        workers_end_with_their_parent,
+    ];
+    #[cfg(unix)]
+    all.extend(trials![interrupt_stops_it,]);
+    all.extend(on_stores("every_effect_happens_once", once_there));
+    support::main(all)
+}
+
+fn command(arguments: &[&str]) -> Command {
+    support::command(env!("CARGO_BIN_EXE_storm"), arguments)
+}
+
+fn run(arguments: &[&str]) -> Ran {
+    command(arguments).arg("--json").output().unwrap().into()
+}
+
+fn with_input(arguments: &[&str], input: &[u8]) -> Ran {
+    let mut child = command(arguments)
+        .args(["--input", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that stops at a bad line does not read the rest.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap().into()
+}
+
+/// Checks that every effect happened once and every delivery was answered.
+#[track_caller]
+fn is_clean(storm: &Ran, requests: u64, deliveries: u64) {
+    storm.ended(0, &["Every effect happened exactly once."]);
+    assert_eq!(storm.fact("requests"), requests);
+    assert_eq!(storm.fact("effects"), requests);
+    assert_eq!(storm.fact("violations"), 0);
+    assert_eq!(storm.fact("deliveries"), deliveries);
+    let answers = ["fresh", "replays", "conflicts"].map(|name| storm.fact(name));
+    assert_eq!(answers.iter().sum::<u64>(), deliveries, "{answers:?}");
+}
+
+#[track_caller]
+fn eventually(mut happened: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !happened() {
+        assert!(Instant::now() < deadline, "it did not happen within 30 s");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn once_there(store: &str, product: &str) {
+    let storm = run(&["--store", store, "--requests=60", "--crash-rate=0.1"]);
+    is_clean(&storm, 60, 300);
+    let ran = storm.json["product"].as_str().unwrap_or_default();
+    assert!(ran.contains(product), "{ran}");
+}
+
+fn every_effect_happens_once() {
+    let storm = run(&["--requests=200", "--seed=11"]);
+    is_clean(&storm, 200, 1_000);
+    assert_eq!(storm.fact("seed"), 11);
+    assert_eq!(storm.json["store"], "sqlite");
+    let product = storm.json["product"].as_str().unwrap();
+    assert!(product.starts_with("SQLite 3."), "{product}");
+    for name in ["p50_ms", "p99_ms", "deliveries_per_second", "seconds"] {
+        assert!(storm.json[name].as_f64().unwrap() > 0.0, "{name}");
+    }
+    let labels = "requests,deliveries,takeovers,latency p99,elapsed";
+    storm.ended(0, &labels.split(',').collect::<Vec<_>>());
+    let mut lines = storm.stdout.lines().rev().skip(1);
+    assert!(lines.all(|line| line.chars().count() <= 100));
+}
+
+fn crashes_change_nothing() {
+    let storm = run(&[
+        "--requests=40",
+        "--crash-rate=0.4",
+        "--processes=3",
+        "--seed=1",
+    ]);
+    is_clean(&storm, 40, 200);
+    assert!(storm.fact("crashes") > 40);
+    assert!(storm.fact("takeovers") > 0);
+    let inside = ["claimed", "working", "uncommitted"];
+    let crashes = &storm.json["crashes_by_point"];
+    let inside = inside.map(|point| crashes[point].as_u64().unwrap());
+    assert!(inside.iter().sum::<u64>() > 0, "{crashes}");
+}
+
+fn same_seed_same_plan() {
+    let run = |seed| run(&["--requests=30", "--crash-rate=0.2", seed]);
+    let (one, two, other) = (run("--seed=5"), run("--seed=5"), run("--seed=6"));
+    assert_eq!(one.json["plan"], two.json["plan"]);
+    assert_eq!(one.fact("crashes"), two.fact("crashes"));
+    assert_ne!(one.json["plan"], other.json["plan"]);
+}
+
+fn other_payloads_are_refused() {
+    let storm = run(&["--requests=50", "--conflict-rate=0.5", "--crash-rate=0.05"]);
+    is_clean(&storm, 50, 250);
+    assert!(storm.fact("conflicts") > 25);
+    let none = run(&["--requests=20", "--conflict-rate=0", "--crash-rate=0"]);
+    is_clean(&none, 20, 100);
+    assert_eq!((none.fact("conflicts"), none.fact("replays")), (0, 80));
+}
+
+fn too_short_leases_only_cost_time() {
+    let storm = run(&[
+        "--requests=40",
+        "--lease=10",
+        "--concurrency=32",
+        "--crash-rate=0",
+    ]);
+    is_clean(&storm, 40, 200);
+}
+
+fn sabotage_is_noticed() {
+    for (how, expected) in [
+        ("no-claim", "effects: no claim (process "),
+        ("two-transactions", "effects: attempt "),
+        ("no-effect", ": no effect"),
+    ] {
+        let sabotage = format!("--sabotage={how}");
+        let storm = run(&["--requests=40", "--crash-rate=0.8", "--seed=4", &sabotage]);
+        storm.ended(1, &[expected]);
+        assert!(storm.fact("violations") > 0);
+        let key = storm.json["offending"][0]["key"].as_str().unwrap();
+        storm.ended(1, &[&format!("\n  {key}: ")]);
+    }
+}
+
+fn at_most_twenty_keys_are_listed() {
+    let storm = run(&["--requests=31", "--sabotage=no-effect", "--crash-rate=0"]);
+    assert_eq!(storm.fact("violations"), 31);
+    assert_eq!(storm.json["offending"].as_array().unwrap().len(), 20);
+    storm.ended(1, &["\n  and 11 more\n"]);
+}
+
+fn real_events_are_delivered() {
+    is_clean(&run(&["--input", EVENTS]), 16, 80);
+    let storm = run(&["--input", EVENTS, "--key=/event", "--conflict-rate=0"]);
+    is_clean(&storm, 7, 80);
+    assert_eq!(
+        storm.fact("conflicts"),
+        (16 - 7) * 5,
+        "one event of each kind wins, and the others are refused every time"
+    );
+}
+
+fn events_without_the_key_have_a_line() {
+    let key = "--key=/payload/repository/id";
+    let storm = run(&["--input", EVENTS, key]);
+    storm.is_stopped(&["line 2:", "/payload/repository/id", "--skip-bad"]);
+    let storm = run(&["--input", EVENTS, key, "--skip-bad", "--retries=2"]);
+    assert_eq!((storm.status, storm.fact("refused_lines")), (0, 12));
+    assert_eq!(storm.fact("deliveries"), 8);
+}
+
+fn bad_lines_stop_or_are_counted() {
+    let input = b"{\"a\":1}\n\n{\"a\":\n{\"a\":2}\n";
+    let storm = with_input(&[], input);
+    storm.is_stopped(&["standard input, line 3: not JSON"]);
+    let storm = with_input(&["--skip-bad"], input);
+    is_clean(&storm, 2, 10);
+    assert_eq!(storm.fact("refused_lines"), 1);
+    with_input(&[], b"").is_stopped(&["holds no events"]);
+    with_input(&["--skip-bad"], b"\x00\xff\n").is_stopped(&["1 refused"]);
+}
+
+fn standard_input_is_read() {
+    let input =
+        b"\xef\xbb\xbf{\"id\":7,\"a\":1}\r\n{\"id\":8}\r\n{\"a\":1.0,\"id\":7}\r\n{\"id\":\"8\"}";
+    let storm = with_input(&["--key=/id", "--conflict-rate=0"], input);
+    is_clean(&storm, 2, 20);
+    assert_eq!(
+        storm.fact("conflicts"),
+        5,
+        "8 and \"8\" are one key and two payloads"
+    );
+}
+
+fn large_payloads_do_not_block() {
+    let blob = "x".repeat(2_000_000);
+    let line = |id: u32| format!("{{\"id\":{id},\"blob\":\"{blob}\"}}\n");
+    let input: String = (0..4).map(line).collect();
+    let storm = with_input(
+        &["--key=/id", "--crash-rate=0.2", "--seed=1"],
+        input.as_bytes(),
+    );
+    is_clean(&storm, 4, 20);
+}
+
+fn wrong_arguments_are_explained() {
+    // Each line has arguments and what the command says.
+    let cases = "
+        --store=sqlite::memory: => belongs to one process
+        --store=sqlite: => needs a file
+        --store=sqlite:/no/such/folder/x.db => /no/such/folder/x.db, folder exists
+        --store=oracle://localhost => `oracle`, postgres://, mongodb://, hybrid+redis://
+        --store=hybrid+redis://localhost => `hybrid+redis`, +DATABASE
+        --store=postgres://me:secret@127.0.0.1:1/x => 127.0.0.1:1 cannot be reached
+        --store=mongodb://me:secret@127.0.0.1:1 => MongoDB at 127.0.0.1:1 cannot be reached
+        --store=redis://me:secret@127.0.0.1:1/2 => Redis at 127.0.0.1:1/2 cannot be reached
+        --store=hybrid+valkey://:secret@127.0.0.1:1+sqlite:x.db => Redis at 127.0.0.1:1 cannot be reached
+        --input=/no/such/file => /no/such/file, cannot be opened
+        --input=x --key=event => `/event`
+        --crash-rate=2 => from 0 to 1
+        --key=/id => --input
+        --requests=10000000 --retries=10000 => --retries";
+    for case in cases.trim().lines() {
+        let (arguments, reasons) = case.split_once(" => ").unwrap();
+        let storm = run(&arguments.split_whitespace().collect::<Vec<_>>());
+        storm.is_stopped(&reasons.split(", ").collect::<Vec<_>>());
+        assert!(!storm.stderr.contains("secret"), "{}", storm.stderr);
+    }
+}
+
+fn nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a 1.db");
+    let store = format!("--store=sqlite:{}", file.display());
+    let run = |more: &[&str]| {
+        let arguments = [&["--requests=5", &store][..], more].concat();
+        is_clean(&run(&arguments), 5, 25);
+    };
+    run(&[]);
+    assert!(!file.exists());
+    run(&["--keep"]);
+    assert!(file.exists());
+    let before = tables(&file);
+    run(&[]);
+    assert_eq!(
+        tables(&file),
+        before,
+        "only what the run itself had made is gone"
+    );
+    let storm = Command::new(env!("CARGO_BIN_EXE_storm"))
+        .args(["--requests=5"])
+        .env("TMPDIR", folder.path())
+        .output()
+        .unwrap();
+    assert!(storm.status.success());
+    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// Returns the number of tables in the file.
+fn tables(file: &Path) -> i64 {
+    use idem_sqlite::sqlx::{Connection, SqliteConnection, query_scalar};
+    let count = async {
+        let url = format!("sqlite:{}", file.display());
+        let mut connection = SqliteConnection::connect(&url).await?;
+        query_scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table'")
+            .fetch_one(&mut connection)
+            .await
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(count).unwrap()
+}
+
+fn closed_output_is_no_panic() {
+    for (more, expected) in [("--crash-rate=0", 0), ("--sabotage=no-effect", 1)] {
+        let mut child = command(&["--requests=5", more])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(expected));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}
+
+fn deadline_stops_it() {
+    let storm = run(&["--requests=20000", "--deadline=1"]);
+    storm.is_stopped(&["gave up after 1 s", "--deadline"]);
+}
+
+fn workers_end_with_their_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("x.db");
+    let mut worker = command(&["storm-worker"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let setup = serde_json::json!({
+        "store": format!("sqlite:{}", store.display()), "namespace": "storm", "connections": 1,
+        "lease": {"secs": 1, "nanos": 0}, "sabotage": null, "worker": "0.0",
+    });
+    let mut input = worker.stdin.take().unwrap();
+    writeln!(input, "{setup}").unwrap();
+    eventually(|| store.exists());
+    assert!(
+        worker.try_wait().unwrap().is_none(),
+        "it waits for deliveries"
+    );
+    drop(input);
+    eventually(|| worker.try_wait().unwrap().is_some());
+}
+
+#[cfg(unix)]
+fn interrupt_stops_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let storm = command(&["--requests=20000"])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The program sets up its handler before it starts the first worker.
+    let id = storm.id().to_string();
+    eventually(|| {
+        let workers = Command::new("pgrep").args(["-P", &id]).output().unwrap();
+        workers.status.success()
+    });
+    let killed = Command::new("kill").args(["-INT", &id]).status();
+    assert!(killed.unwrap().success());
+    let output = storm.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.starts_with("storm: interrupted"), "{stderr}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}

@@ -1,0 +1,85 @@
+//! The public API of each published crate, which is kept as text.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::{cargo, output};
+use crate::{Result, workspace};
+
+const FOLDER: &str = "docs/api";
+const CHANGES: &str = "CHANGELOG.md";
+
+/// Compares each crate's API with its text, or writes the text if the API is accepted. Returns what
+/// is wrong.
+///
+/// # Errors
+///
+/// An error when rustdoc or git fails. The format of rustdoc's JSON belongs to a release of Rust:
+/// with another one, reading fails.
+pub(crate) fn differences(accept: bool) -> Result<Option<String>> {
+    let root = workspace::members()?.workspace_root;
+    let published = workspace::published()?;
+    let mut documented = cargo("doc --quiet --no-deps --all-features");
+    for package in &published {
+        documented.args(["--package", package]);
+    }
+    documented.env("RUSTDOC", root.join("xtask/rustdoc.sh"));
+    documented.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
+    output(&mut documented)?;
+    let folder = workspace::members()?.target_directory.join("doc");
+    let mut wrong = Vec::new();
+    for package in &published {
+        let json = folder.join(package.replace('-', "_") + ".json");
+        let api = public_api::Builder::from_rustdoc_json(json)
+            .omit_blanket_impls(true)
+            .omit_auto_trait_impls(true)
+            .omit_auto_derived_impls(true)
+            .build()?;
+        let file = Path::new(FOLDER).join(format!("{package}.txt"));
+        let kept = std::fs::read_to_string(&file).unwrap_or_default();
+        let api = api.to_string();
+        if accept {
+            if !lost(&kept, &api).is_empty() && !is_in_changes()? {
+                wrong.push(format!(
+                    "{package} lost a part of its API, and {CHANGES} does not say so"
+                ));
+                continue;
+            }
+            std::fs::write(&file, api)?;
+        } else if kept != api {
+            let (gone, new) = (lost(&kept, &api), lost(&api, &kept));
+            let gone = gone.iter().map(|item| format!("\n  - {item}"));
+            let new = new.iter().map(|item| format!("\n  + {item}"));
+            let items: String = gone.chain(new).collect();
+            wrong.push(format!("{package}{items}"));
+        }
+    }
+    let advice = "accept it with `cargo xtask check --accept-api`; what users have to change also \
+                  goes into CHANGELOG.md";
+    Ok((!wrong.is_empty()).then(|| format!("{}\n{advice}", wrong.join("\n"))))
+}
+
+/// Returns the items of `old` that are not in `new`.
+fn lost<'t>(old: &'t str, new: &str) -> BTreeSet<&'t str> {
+    let new: BTreeSet<&str> = new.lines().collect();
+    old.lines().filter(|item| !new.contains(item)).collect()
+}
+
+/// Returns whether the list of changes differs from that of the last commit.
+fn is_in_changes() -> Result<bool> {
+    let mut same = Command::new("git");
+    same.args(["diff", "--quiet", "HEAD", "--", CHANGES]);
+    Ok(!same.status()?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_gone_is_lost() {
+        assert!(lost("a\nb\n", "b\nc\na\n").is_empty());
+        assert_eq!(lost("a\nb\n", "b\n"), BTreeSet::from(["a"]));
+    }
+}
