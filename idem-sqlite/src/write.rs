@@ -120,6 +120,7 @@ mod tests {
     use idem_sql::parameters::Value;
     use sqlx::Connection;
     use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+    use tokio::task::JoinSet;
 
     use super::*;
     use crate::lock::MAX_LOCK_WAIT;
@@ -253,7 +254,7 @@ mod tests {
         let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
         let mut other = SqliteConnection::connect_with(&options).await.unwrap();
         let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        let mut waiting = tokio::task::JoinSet::new();
+        let mut waiting = JoinSet::new();
         for id in ["one", "two", "three"] {
             let (store, request) = (store.clone(), request(id));
             waiting.spawn(async move { store.claim(&request).await.unwrap().name() });
@@ -271,7 +272,51 @@ mod tests {
         assert_eq!(waiting.join_all().await, ["acquired"; 3]);
     }
 
+    /// Claims one key after the other, as this many callers, until the tasks end.
+    fn claim_all_the_time(tasks: &mut JoinSet<()>, store: &SqliteStore, callers: usize) {
+        for caller in 0..callers {
+            let store = store.clone();
+            tasks.spawn(async move {
+                for number in 0.. {
+                    let claimed = store.claim(&request(&format!("{caller} {number}"))).await;
+                    assert_eq!(claimed.unwrap().name(), "acquired");
+                }
+            });
+        }
+    }
+
+    /// Returns in how many of these samples callers share statements.
+    async fn shared(store: &SqliteStore, samples: u32) -> u32 {
+        let mut shared = 0;
+        for _ in 0..samples {
+            tokio::time::sleep(Duration::from_millis(4)).await;
+            shared += u32::from(store.pools.may_batch());
+        }
+        shared
+    }
+
     /// Of callers that are sent alone there is always one that waits, even for a free lock.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn callers_share_statements_again_when_the_lock_is_free() {
+        let (folder, store) = store().await;
+        store.migrate().await.unwrap();
+        until_idle(&store).await;
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let mut tasks = JoinSet::new();
+        claim_all_the_time(&mut tasks, &store, 8);
+        let deadline = Instant::now() + MAX_LOCK_WAIT / 2;
+        while store.pools.may_batch() {
+            assert!(Instant::now() < deadline, "no caller waits for the lock");
+            tokio::task::yield_now().await;
+        }
+        lock.rollback().await.unwrap();
+        let shared = shared(&store, 200).await;
+        assert!(shared > 100, "in {shared} of 200 samples");
+        tasks.shutdown().await;
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn beside_another_writer_callers_share_statements_again() {
         let (folder, store) = store().await;
@@ -279,7 +324,7 @@ mod tests {
         until_idle(&store).await;
         let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
         let mut other = SqliteConnection::connect_with(&options).await.unwrap();
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         // As a store that deletes expired records beside traffic: a tenth of the time.
         tasks.spawn(async move {
             loop {
@@ -289,24 +334,9 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(72)).await;
             }
         });
-        for caller in 0..16 {
-            let store = store.clone();
-            tasks.spawn(async move {
-                for number in 0.. {
-                    let claimed = store.claim(&request(&format!("{caller} {number}"))).await;
-                    assert_eq!(claimed.unwrap().name(), "acquired");
-                }
-            });
-        }
-        let mut shared = 0;
-        for _ in 0..250 {
-            tokio::time::sleep(Duration::from_millis(4)).await;
-            shared += u32::from(store.pools.may_batch());
-        }
-        assert!(
-            shared > 50,
-            "callers share statements in {shared} of 250 samples"
-        );
+        claim_all_the_time(&mut tasks, &store, 16);
+        let shared = shared(&store, 250).await;
+        assert!(shared > 50, "in {shared} of 250 samples");
         tasks.shutdown().await;
     }
 
