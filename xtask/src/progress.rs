@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Result, workspace};
 
-/// The clock of a run of several steps. How long each took in the last run shows what is left; the
-/// first run does not know.
+/// The clock of a run: set-up, and several steps. How long each step took in the last run shows what
+/// is left; the first run does not know.
 #[derive(Debug)]
 pub(crate) struct Progress {
     begun: Instant,

@@ -16,6 +16,8 @@ use crate::{Result, TestOptions, suites, tools, workspace};
 
 /// Runs everything. Returns whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
+    let steps = suites::titles()?.into_iter();
+    let mut progress = Progress::begin(steps.chain(TESTS.map(str::to_owned)))?;
     tools::set_up(options);
     let mut finder = Finder::from_env()?;
     if options.no_containers {
@@ -53,8 +55,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     }
     let variables = pool.variables();
     let mut failed = Vec::new();
-    let steps = suites::titles()?.into_iter();
-    let mut progress = Progress::begin(steps.chain(TESTS.map(str::to_owned)))?;
+    progress.next();
     if is_whole {
         for (title, mut command) in TESTS.into_iter().zip(other_tests(options)?) {
             // Removes the report of an earlier run.
