@@ -169,7 +169,9 @@
 //!
 //! Hold a lock over reading, deciding and writing, but not across an `await`. Read the clock under
 //! it, and let it never go back. Leave `shared_between_processes()` out of the profile: the suite
-//! then ignores those cases.
+//! then ignores those cases. If the records outlive the process, promise `durable()` and
+//! `one_process_at_a_time()`: a worker process completes and is killed, and then the test opens
+//! what it left. Opening again beside an older handle would not show that a store is durable.
 //!
 //! # The harness
 //!
