@@ -21,11 +21,11 @@ cases! { LAW05, law 5:
 }
 
 /// Callers at a time.
-const CALLERS: usize = 32;
+const CALLERS: usize = 16;
 
 /// Keys of a caller, at least one, and all if the store is fast enough to make them in this time.
-const EACH: usize = 64;
-const FILL: Duration = Duration::from_secs(4);
+const EACH: usize = 128;
+const FILL: Duration = Duration::from_secs(2);
 
 /// The requests of each caller.
 fn requests(cx: &Context, name: &str) -> Vec<Vec<ClaimRequest>> {
