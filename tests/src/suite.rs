@@ -109,11 +109,18 @@ fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Runs every case, several at a time, for programs other than tests; for tests see
-/// [`main`](crate::main).
+/// Runs every case whose full name is chosen, several at a time, for programs other than tests; for
+/// tests see [`main`](crate::main).
 #[must_use]
-pub fn run_all(harness: &Arc<dyn Harness>, settings: &Settings, threads: usize) -> Vec<Verdict> {
-    let cases: Vec<_> = cases().collect();
+pub fn run_all(
+    harness: &Arc<dyn Harness>,
+    settings: &Settings,
+    threads: usize,
+    is_chosen: impl Fn(&str) -> bool,
+) -> Vec<Verdict> {
+    let cases: Vec<_> = cases()
+        .filter(|case| is_chosen(&case.full_name()))
+        .collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut verdicts = Vec::new();

@@ -76,12 +76,9 @@ pub(crate) fn run_all(
 /// Builds all suites at once. Returns the program of each package's suite.
 fn build(workspace: &Metadata) -> Result<Vec<(&Package, Utf8PathBuf)>> {
     let mut command = cargo("test --no-run --message-format=json --test");
-    command.arg(TARGET);
+    command.arg(TARGET).args(workspace::EVERYTHING);
     let packages = workspace.packages.iter();
     let packages = packages.filter(|package| workspace::tests(package).contains(TARGET));
-    for package in packages.clone() {
-        command.args(["--package", &package.name]);
-    }
     println!("==> building {} suites", packages.clone().count());
     let messages = output(&mut command)?;
     let built: Vec<_> = Message::parse_stream(messages.as_bytes())

@@ -80,8 +80,8 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     Ok(failed.is_empty() && reports.iter().all(|report| report.failed == 0))
 }
 
-/// The crates that need no server: their tests also run with all features at once.
-const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
+/// The crates whose unit tests also say what is so without a feature.
+const FEATURELESS: [&str; 2] = ["idem-core", "idem-mssql"];
 
 /// Returns the servers to start: the one that may have to be built, and the others. If every wanted
 /// backend is named like a server, only those start.
@@ -127,16 +127,15 @@ fn has_nextest() -> bool {
 }
 
 /// The tests that are not conformance suites.
-const TESTS: [&str; 5] = [
+const TESTS: [&str; 4] = [
     "tests",
-    "tests of all features",
+    "tests without features",
     "documentation tests",
-    "documentation tests of all features",
     "model check of the memory store",
 ];
 
 /// Returns the commands of [`TESTS`].
-fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
+fn other_tests(options: &TestOptions) -> Result<[Command; 4]> {
     let has_nextest = has_nextest();
     let mut unit = if has_nextest {
         let mut command = cargo("nextest run --no-fail-fast -E");
@@ -148,11 +147,11 @@ fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
         );
         without_nextest()?
     };
-    let featured = with_all_features(match has_nextest {
-        true => "nextest run --no-fail-fast",
-        false => "test --no-fail-fast --lib --tests",
-    });
     unit.args(workspace::EVERYTHING);
+    let mut featureless = cargo("test --quiet --lib --no-default-features");
+    for package in FEATURELESS {
+        featureless.args(["--package", package]);
+    }
     let mut examples = cargo("test --quiet --doc");
     examples.args(workspace::EVERYTHING);
     if options.no_containers {
@@ -164,18 +163,7 @@ fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
     let target = workspace::members()?.target_directory.join("shuttle");
     model.env("RUSTFLAGS", "--cfg shuttle");
     model.env("CARGO_TARGET_DIR", target);
-    let featured_examples = with_all_features("test --quiet --doc");
-    Ok([unit, featured, examples, featured_examples, model])
-}
-
-/// Returns a command over the crates that need no server, with all their features.
-fn with_all_features(arguments: &str) -> Command {
-    let mut command = cargo(arguments);
-    command.arg("--all-features");
-    for package in PLAIN {
-        command.args(["--package", package]);
-    }
-    command
+    Ok([unit, featureless, examples, model])
 }
 
 /// Returns every test target by name, except the suites.

@@ -6,9 +6,9 @@ use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package, TargetKind};
 
 use crate::Result;
 
-/// The arguments of cargo for the whole workspace, with all programs among the examples and the
-/// stores that they know.
-pub(crate) const EVERYTHING: [&str; 3] = ["--workspace", "--features", "idem-examples/all"];
+/// The arguments of cargo for the whole workspace. Every build of the tests has them: with others,
+/// cargo builds most dependencies once more, because their features differ.
+pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
 /// Returns the members alone.
 pub(crate) fn members() -> Result<Metadata> {

@@ -2,6 +2,10 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use std::sync::Arc;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 #[cfg(feature = "suite")]
@@ -72,6 +76,19 @@ pub trait Adapter: Clone + Debug + Send + Sync + 'static {
     async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
         let _ = (namespace, key);
         Ok(false)
+    }
+}
+
+/// Knows the first namespace that an adapter creates in a process. The store migrates and verifies
+/// that one; the others are made from the printed schema, in one round trip.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[derive(Debug, Clone, Default)]
+pub(crate) struct First(Arc<AtomicBool>);
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+impl First {
+    pub(crate) fn is_this(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
     }
 }
 

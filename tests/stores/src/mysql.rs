@@ -10,8 +10,9 @@ use idem_conformance::CallerTransaction;
 use idem_core::{AttemptId, BoxError};
 use idem_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use idem_mysql::sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, raw_sql};
-use idem_mysql::{Config, MySqlStore};
+use idem_mysql::{Config, MySqlStore, schema_sql};
 
+use crate::adapter::First;
 use crate::{Adapter, ServerUrl};
 
 /// A server, or the nodes of a Galera cluster, of which each connection takes the next. Each
@@ -23,6 +24,7 @@ pub struct MySql {
     pool: Option<u32>,
     login: Option<&'static str>,
     next: Arc<AtomicUsize>,
+    first: First,
 }
 
 impl MySql {
@@ -36,6 +38,7 @@ impl MySql {
             pool: None,
             login: None,
             next: Arc::new(AtomicUsize::new(usize::from(first))),
+            first: First::default(),
         }
     }
 
@@ -129,15 +132,20 @@ impl Adapter for MySql {
     }
 
     async fn create(&self, namespace: &str) -> Result<(), BoxError> {
-        if self.login.is_some() {
-            self.execute(format!("CREATE DATABASE `{namespace}`"))
-                .await?;
+        if self.first.is_this() {
+            if self.login.is_some() {
+                self.execute(format!("CREATE DATABASE `{namespace}`"))
+                    .await?;
+            }
+            let store = self.store(namespace).await?;
+            store.migrate().await?;
+            store.pool().close().await;
+        } else {
+            self.execute(schema_sql(&self.config(namespace)?)).await?;
         }
-        let store = self.store(namespace).await?;
-        store.migrate().await?;
-        store.pool().close().await;
         // A statement is prepared before its node waits for the others' commits.
-        for _ in self.url.nodes() {
+        let nodes = self.url.nodes();
+        for _ in nodes.iter().filter(|_| nodes.len() > 1) {
             let store = self.store(namespace).await?;
             store.verify().await?;
             store.pool().close().await;

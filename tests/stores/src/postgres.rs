@@ -8,8 +8,9 @@ use idem_conformance::CallerTransaction;
 use idem_core::BoxError;
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use idem_postgres::sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, raw_sql};
-use idem_postgres::{Config, PostgresStore, StatementMode};
+use idem_postgres::{Config, PostgresStore, StatementMode, schema_sql};
 
+use crate::adapter::First;
 use crate::{Adapter, ServerUrl};
 
 /// A server, or a pooler in front of one. Each namespace is a schema.
@@ -18,6 +19,7 @@ pub struct Postgres {
     url: ServerUrl,
     config: Config,
     pool: Option<u32>,
+    first: First,
 }
 
 impl Postgres {
@@ -27,6 +29,7 @@ impl Postgres {
             url: url.into(),
             config: Config::new(),
             pool: None,
+            first: First::default(),
         }
     }
 
@@ -115,6 +118,9 @@ impl Adapter for Postgres {
     }
 
     async fn create(&self, namespace: &str) -> Result<(), BoxError> {
+        if !self.first.is_this() {
+            return self.execute(schema_sql(&self.config(namespace)?)).await;
+        }
         let store = self.store(namespace).await?;
         store.migrate().await?;
         store.verify().await?;

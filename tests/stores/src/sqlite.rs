@@ -1,6 +1,7 @@
 //! SQLite.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use async_trait::async_trait;
 #[cfg(feature = "suite")]
@@ -13,6 +14,9 @@ use idem_sqlite::sqlx::{Connection, query_scalar};
 use idem_sqlite::{Config, SqliteStore};
 
 use crate::Adapter;
+
+/// The file of the first namespace, as the store has made it. The others are copies.
+static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
 
 /// Files. Each namespace is a folder with one database.
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +60,15 @@ impl Adapter for Sqlite {
 
     async fn create(&self, folder: &str) -> Result<(), BoxError> {
         std::fs::create_dir(folder)?;
+        let file = Path::new(folder).join(Self::FILE);
+        if let Some(empty) = EMPTY.get() {
+            return Ok(std::fs::write(file, empty)?);
+        }
         let store = self.store(folder).await?;
         store.migrate().await?;
         store.close().await;
+        // Another case may have come first.
+        let _ = EMPTY.set(std::fs::read(file)?);
         Ok(())
     }
 

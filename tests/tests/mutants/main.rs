@@ -1,4 +1,7 @@
 //! Every mutant is rejected, by the cases made for it: one trial for each.
+//!
+//! A trial that runs alone, as under nextest, runs those cases. The whole program runs all cases
+//! and prints how many reject each mutant.
 
 mod expected;
 
@@ -26,11 +29,23 @@ const DEADLINE: Duration = Duration::from_secs(12);
 type Row = (String, usize, String);
 type Table = Arc<Mutex<Vec<Row>>>;
 
-fn rejected_by(harness: impl Harness) -> BTreeSet<String> {
+/// The cases to run against a mutant.
+#[derive(Clone, Copy)]
+enum Cases {
+    All,
+    Expected,
+}
+
+/// Runs the cases, and returns those that reject the store.
+fn rejected_by(harness: impl Harness, which: Cases, expected: &[&str]) -> BTreeSet<String> {
     let harness: Arc<dyn Harness> = Arc::new(harness);
     let settings = Settings::new().with_deadline(DEADLINE);
+    let is_run = |case: &str| match which {
+        Cases::All => true,
+        Cases::Expected => expected.contains(&case),
+    };
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
-    let verdicts = run_all(&harness, &settings, CASES).into_iter();
+    let verdicts = run_all(&harness, &settings, CASES, is_run).into_iter();
     verdicts
         .filter(|verdict| failed(&verdict.outcome))
         .map(|verdict| verdict.case)
@@ -58,7 +73,7 @@ fn remote(bug: Bug, lie: Lie) -> Result<impl Harness, Failed> {
     Ok(server.with_lie(lie).with_max_wait(MAX_WAIT))
 }
 
-fn trials(table: &Table) -> Vec<Trial> {
+fn trials(which: Cases, table: &Table) -> Vec<Trial> {
     let mut trials = vec![Trial::test(
         "without_a_bug::every_case_passes",
         every_case_passes,
@@ -70,18 +85,15 @@ fn trials(table: &Table) -> Vec<Trial> {
     for (bug, expected) in EXPECTED {
         let (name, table) = (format!("{bug:?}"), Arc::clone(table));
         trials.push(Trial::test(format!("rejected::{name}"), move || {
-            judge(
-                name,
-                &rejected_by(MutantHarness::new(*bug)),
-                expected,
-                &table,
-            )
+            let rejected = rejected_by(MutantHarness::new(*bug), which, expected);
+            judge(name, &rejected, expected, &table)
         }));
     }
     for (lie, bug, expected) in REMOTE {
         let (name, table) = (format!("remote_{lie:?}_{bug:?}"), Arc::clone(table));
         trials.push(Trial::test(format!("rejected::{name}"), move || {
-            judge(name, &rejected_by(remote(*bug, *lie)?), expected, &table)
+            let rejected = rejected_by(remote(*bug, *lie)?, which, expected);
+            judge(name, &rejected, expected, &table)
         }));
     }
     trials
@@ -89,7 +101,7 @@ fn trials(table: &Table) -> Vec<Trial> {
 
 fn every_case_passes() -> Result<(), Failed> {
     let harness: Arc<dyn Harness> = Arc::new(MutantHarness::new(Bug::None));
-    for verdict in run_all(&harness, &Settings::new(), CASES) {
+    for verdict in run_all(&harness, &Settings::new(), CASES, |_| true) {
         if let Outcome::Failed(reason) = verdict.outcome {
             return Err(format!("{}: {reason}", verdict.case).into());
         }
@@ -126,7 +138,11 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(Some(MUTANTS));
     let table = Table::default();
-    let conclusion = libtest_mimic::run(&arguments, trials(&table));
+    let which = match arguments.exact {
+        true => Cases::Expected,
+        false => Cases::All,
+    };
+    let conclusion = libtest_mimic::run(&arguments, trials(which, &table));
     if !arguments.list && !arguments.exact {
         print(&table);
     }
