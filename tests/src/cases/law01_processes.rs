@@ -88,8 +88,8 @@ async fn racing_processes_have_one_winner_for_each_key(cx: &Context) -> CaseResu
 }
 
 async fn processes_that_release_fail_and_come_late_obey_the_oracle(cx: &Context) -> CaseResult {
-    const CLAIMS: u32 = 200;
-    let keys = keys(cx, 6);
+    const CLAIMS: u32 = 300;
+    let keys = keys(cx, 12);
     let seed: u64 = cx.rng().random();
     let lease = cx.short().max(Duration::from_millis(40));
     let history = race(cx, |process| Storm {
