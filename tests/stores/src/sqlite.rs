@@ -9,7 +9,7 @@ use idem_conformance::{CallerTransaction, secrets::MARK};
 use idem_core::BoxError;
 #[cfg(feature = "suite")]
 use idem_core::Key;
-use idem_sqlite::sqlx::sqlite::SqliteConnection;
+use idem_sqlite::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use idem_sqlite::sqlx::{Connection, query_scalar};
 use idem_sqlite::{Config, SqliteStore};
 
@@ -67,8 +67,16 @@ impl Adapter for Sqlite {
         let store = self.store(folder).await?;
         store.migrate().await?;
         store.close().await;
-        // Another case may have come first.
-        let _ = EMPTY.set(std::fs::read(file)?);
+        // What the store has written may still be in the log beside the file.
+        let options = SqliteConnectOptions::new().filename(&file);
+        let mut connection = SqliteConnection::connect_with(&options).await?;
+        let busy = query_scalar::<_, i64>("PRAGMA wal_checkpoint(TRUNCATE)");
+        let is_whole = busy.fetch_one(&mut connection).await? == 0;
+        connection.close().await?;
+        if is_whole {
+            // Another case may have come first.
+            let _ = EMPTY.set(std::fs::read(file)?);
+        }
         Ok(())
     }
 
