@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, IdempotencyStore};
 use tokio::sync::Barrier;
@@ -12,10 +12,12 @@ use tokio::task::JoinSet;
 use crate::failure::ensure_eq;
 use crate::{CaseResult, Context};
 
-/// How often a caller that lost a race inside the server retries before the case fails.
-const AGAIN: u32 = 200;
+/// How long a caller that lost a race inside the server retries before the case fails. A busy server
+/// may take seconds to end what a dropped call has begun.
+const AGAIN: Duration = Duration::from_secs(20);
 
-/// Repeats a call while the store reports a lost race that the next try may win.
+/// Repeats a call while the store reports a lost race that the next try may win, or a lock that a
+/// dropped call still holds.
 pub(crate) async fn ask<T, F>(
     asked_again: &AtomicU64,
     mut ask: impl FnMut() -> F + Send,
@@ -23,16 +25,25 @@ pub(crate) async fn ask<T, F>(
 where
     F: Future<Output = Result<T, Error>> + Send,
 {
-    for tries in 1..AGAIN {
+    let begun = Instant::now();
+    for tries in 1_u64.. {
         match ask().await {
-            Err(error) if error.kind() == ErrorKind::Contention => {
+            Err(error) if error.kind() == ErrorKind::Contention && begun.elapsed() < AGAIN => {
                 asked_again.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(u64::from(tries % 10))).await;
+                tokio::time::sleep(Duration::from_millis(tries % 10)).await;
             }
             answer => return answer,
         }
     }
     ask().await
+}
+
+/// Does the same for a case's own handle.
+pub(crate) async fn again<T, F>(cx: &Context, call: impl FnMut() -> F + Send) -> CaseResult<T>
+where
+    F: Future<Output = Result<T, Error>> + Send,
+{
+    Ok(ask(cx.asked_again(), call).await?)
 }
 
 /// Runs one task per item at the same moment, alternating between two handles. Returns the answers

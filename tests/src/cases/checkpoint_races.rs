@@ -12,6 +12,7 @@ use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
 use crate::faults::LosesAnswers;
+use crate::race::again;
 use crate::secrets::secret;
 use crate::worker::{Report, Step, Worker};
 use crate::{CaseError, CaseResult, Context, expect, race};
@@ -275,7 +276,8 @@ async fn a_dropped_checkpoint_leaves_it_or_the_one_before(cx: &Context) -> CaseR
         );
         ensure!(old || new, "neither, but {last:?} after {polls} polls");
         ensure!(new || finished.is_none(), "what was acknowledged is gone");
-        points(cx.store())?.checkpoint(&claim, &after).await?;
+        let points = points(cx.store())?;
+        again(cx, || points.checkpoint(&claim, &after)).await?;
         last_is(cx, &claim, Some(&after)).await?;
         cx.store()
             .complete(&claim, &Response::new(200, secret("x")), LONG)

@@ -11,6 +11,7 @@ use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
+use crate::race::again;
 use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect, race};
 
@@ -35,7 +36,8 @@ async fn a_dropped_claim_is_recovered_by_its_attempt(cx: &Context) -> CaseResult
         let finished = polled(cx.store().claim(&request), polls)
             .await
             .transpose()?;
-        let claim = cx.claim(&request).await?;
+        let claim = again(cx, || cx.store().claim(&request)).await?;
+        let claim = expect::acquired(claim)?;
         ensure_eq!(claim.attempts(), 1, "attempts after {polls} polls");
         expect::in_flight(cx.store().claim(&cx.request(request.key())).await?)?;
         cx.store()
@@ -57,7 +59,7 @@ async fn a_dropped_claim_frees_its_key_after_the_lease(cx: &Context) -> CaseResu
             .await
             .transpose()?;
         let rival = cx.request(request.key());
-        let ask = || async { Ok(cx.store().claim(&rival).await?.acquired()) };
+        let ask = || async { Ok(again(cx, || cx.store().claim(&rival)).await?.acquired()) };
         let claim = eventually(cx.profile().max_wait(), "a rival acquires the key", ask).await?;
         cx.store()
             .complete(&claim, &Response::new(200, secret("x")), LONG)
@@ -89,7 +91,7 @@ async fn a_dropped_completion_is_stored_or_not(cx: &Context) -> CaseResult {
             finished.is_none() || record.response().is_some(),
             "told, but not stored"
         );
-        cx.store().complete(&claim, &response, LONG).await?;
+        again(cx, || cx.store().complete(&claim, &response, LONG)).await?;
         let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
         ensure!(replay.response == response, "another response is replayed");
         if finished.is_some() {
@@ -111,7 +113,8 @@ async fn a_dropped_completion_and_another_leave_what_was_told(cx: &Context) -> C
         let finished = polled(cx.store().complete(&claim, &first, LONG), polls)
             .await
             .transpose()?;
-        let stands = match cx.store().complete(&claim, &second, LONG).await {
+        let complete = || cx.store().complete(&claim, &second, LONG);
+        let stands = match race::ask(cx.asked_again(), complete).await {
             Ok(()) => second,
             Err(error) if error.kind() == ErrorKind::AlreadySealed => first,
             Err(error) => return Err(error.into()),
@@ -140,7 +143,7 @@ async fn a_dropped_failure_is_stored_or_not(cx: &Context) -> CaseResult {
         let finished = polled(cx.store().fail(&claim, &failure, LONG), polls)
             .await
             .transpose()?;
-        cx.store().fail(&claim, &failure, LONG).await?;
+        again(cx, || cx.store().fail(&claim, &failure, LONG)).await?;
         let replay = expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
         ensure!(replay.failure == failure, "another failure is replayed");
         if finished.is_some() {
@@ -158,7 +161,7 @@ async fn a_dropped_release_can_be_repeated(cx: &Context) -> CaseResult {
         let finished = polled(cx.store().release(&claim), polls)
             .await
             .transpose()?;
-        cx.store().release(&claim).await?;
+        again(cx, || cx.store().release(&claim)).await?;
         let next = cx.claim(&cx.other_request(claim.key())).await?;
         ensure!(next.token() > claim.token(), "the token has to grow");
         if finished.is_some() {
@@ -176,7 +179,7 @@ async fn a_dropped_renewal_can_be_repeated(cx: &Context) -> CaseResult {
         let finished = polled(cx.store().renew(&claim, LONG * 2), polls)
             .await
             .transpose()?;
-        let renewed = cx.store().renew(&claim, LONG * 3).await?;
+        let renewed = again(cx, || cx.store().renew(&claim, LONG * 3)).await?;
         ensure!(
             renewed.lease_granted() > LONG * 2,
             "the lease is the longer one"
@@ -199,11 +202,10 @@ async fn a_dropped_takeover_leaves_one_holder(cx: &Context) -> CaseResult {
         let finished = polled(cx.store().claim(&request), polls)
             .await
             .transpose()?;
-        let late = cx
-            .store()
-            .complete(&old, &Response::new(200, secret("late")), LONG)
-            .await;
-        let outcome = cx.store().claim(&request).await?;
+        let response = Response::new(200, secret("late"));
+        let complete = || cx.store().complete(&old, &response, LONG);
+        let late = race::ask(cx.asked_again(), complete).await;
+        let outcome = again(cx, || cx.store().claim(&request)).await?;
         match (late, outcome) {
             (Ok(()), ClaimOutcome::Completed(_)) => {}
             (Err(error), ClaimOutcome::Acquired(new)) if error.is_claim_lost() => {
@@ -253,7 +255,9 @@ async fn a_dropped_purge_deletes_nothing_live(cx: &Context) -> CaseResult {
             .transpose()?;
         race::ask(cx.asked_again(), || cx.store().delete_expired(100)).await?;
         expect::in_flight(cx.store().claim(&cx.request(live.key())).await?)?;
-        cx.hold(&cx.request(claim.key())).await?;
+        let request = cx.request(claim.key());
+        let claimed = again(cx, || cx.store().claim(&request)).await?;
+        let _held = expect::acquired(claimed)?;
         if finished.is_some() {
             return Ok(());
         }
@@ -303,7 +307,7 @@ async fn a_handle_works_after_a_hundred_drops(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("after all"));
     let after = expect::acquired(store.claim(&request).await?)?;
     store.complete(&after, &response, LONG).await?;
-    store.complete(&claim, &response, LONG).await?;
+    again(cx, || store.complete(&claim, &response, LONG)).await?;
     expect::completed(store.claim(&cx.request(claim.key())).await?)?;
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::cancel::{plan, polled};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::race::again;
 use crate::worker::{Report, Step, Worker};
 use crate::{CaseError, CaseResult, Context, race};
 
@@ -216,7 +217,8 @@ async fn a_mark_is_there_after_reopening(cx: &Context) -> CaseResult {
 
 /// Repeats an advance that may not have taken effect.
 async fn ask_again(cx: &Context, source: &Key, finished: Option<Advance>) -> CaseResult {
-    let returned = advance(cx, source, 5).await?;
+    let marks = marks(cx.store())?;
+    let returned = again(cx, || marks.advance(source, 5, LONG)).await?;
     ensure!(!returned.is_stale(), "its own mark is stale: {returned:?}");
     if let Some(first) = finished {
         ensure_eq!(first, Advance::Advanced, "the first answer");
@@ -285,13 +287,11 @@ async fn a_dropped_purge_of_marks_deletes_nothing_live(cx: &Context) -> CaseResu
         super::watermark::until_unmarked(cx, &source).await?;
         let dropped = marks(cx.store())?.delete_expired_watermarks(100);
         let finished = polled(dropped, polls).await.transpose()?;
-        marks(cx.store())?.delete_expired_watermarks(100).await?;
+        let marks = marks(cx.store())?;
+        again(cx, || marks.delete_expired_watermarks(100)).await?;
         mark_is(cx, &live, Some(5)).await?;
-        ensure_eq!(
-            advance(cx, &source, 1).await?,
-            Advance::Advanced,
-            "after the purge"
-        );
+        let returned = again(cx, || marks.advance(&source, 1, LONG)).await?;
+        ensure_eq!(returned, Advance::Advanced, "after the purge");
         if finished.is_some() {
             return Ok(());
         }
