@@ -25,17 +25,17 @@ pub(crate) async fn ask<T, F>(
 where
     F: Future<Output = Result<T, Error>> + Send,
 {
-    let begun = Instant::now();
-    for tries in 1_u64.. {
+    let (begun, mut tries) = (Instant::now(), 0);
+    loop {
         match ask().await {
             Err(error) if error.kind() == ErrorKind::Contention && begun.elapsed() < AGAIN => {
                 asked_again.fetch_add(1, Ordering::Relaxed);
+                tries += 1;
                 tokio::time::sleep(Duration::from_millis(tries % 10)).await;
             }
             answer => return answer,
         }
     }
-    ask().await
 }
 
 /// Does the same for a case's own handle.
