@@ -80,8 +80,8 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     Ok(failed.is_empty() && reports.iter().all(|report| report.failed == 0))
 }
 
-/// The crates whose unit tests also say what is so without a feature.
-const FEATURELESS: [&str; 2] = ["idem-core", "idem-mssql"];
+/// The crates that need no server: their tests also run without features.
+const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
 
 /// Returns the servers to start: the one that may have to be built, and the others. If every wanted
 /// backend is named like a server, only those start.
@@ -127,15 +127,16 @@ fn has_nextest() -> bool {
 }
 
 /// The tests that are not conformance suites.
-const TESTS: [&str; 4] = [
+const TESTS: [&str; 5] = [
     "tests",
     "tests without features",
+    "tests of idem-mssql without TLS",
     "documentation tests",
     "model check of the memory store",
 ];
 
 /// Returns the commands of [`TESTS`].
-fn other_tests(options: &TestOptions) -> Result<[Command; 4]> {
+fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
     let has_nextest = has_nextest();
     let mut unit = if has_nextest {
         let mut command = cargo("nextest run --no-fail-fast -E");
@@ -148,10 +149,11 @@ fn other_tests(options: &TestOptions) -> Result<[Command; 4]> {
         without_nextest()?
     };
     unit.args(workspace::EVERYTHING);
-    let mut featureless = cargo("test --quiet --lib --no-default-features");
-    for package in FEATURELESS {
+    let mut featureless = cargo("test --no-fail-fast --quiet --lib --tests --no-default-features");
+    for package in PLAIN {
         featureless.args(["--package", package]);
     }
+    let plain_mssql = cargo("test --quiet --lib --no-default-features --package idem-mssql");
     let mut examples = cargo("test --quiet --doc");
     examples.args(workspace::EVERYTHING);
     if options.no_containers {
@@ -163,7 +165,7 @@ fn other_tests(options: &TestOptions) -> Result<[Command; 4]> {
     let target = workspace::members()?.target_directory.join("shuttle");
     model.env("RUSTFLAGS", "--cfg shuttle");
     model.env("CARGO_TARGET_DIR", target);
-    Ok([unit, featureless, examples, model])
+    Ok([unit, featureless, plain_mssql, examples, model])
 }
 
 /// Returns every test target by name, except the suites.
