@@ -92,7 +92,7 @@ impl Checkpoint {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has more bytes than a result may
     /// have.
     pub fn encode(&self, limits: &Limits) -> Result<Bytes> {
-        let size = 2 + self.name.len() + self.data.len();
+        let size = self.size();
         if size > limits.max_result_bytes {
             return Err(Error::invalid_input(format!(
                 "the checkpoint has {size} bytes, this store accepts at most {}",
@@ -105,6 +105,11 @@ impl Checkpoint {
         bytes.put_slice(self.name.as_bytes());
         bytes.put_slice(&self.data);
         Ok(bytes.freeze())
+    }
+
+    /// Returns how many bytes the stored form has.
+    pub(crate) fn size(&self) -> usize {
+        2 + self.name.len() + self.data.len()
     }
 
     /// Reads the stored form.

@@ -5,10 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use crate::admin::{AuditEntry, RecordCount, RecordFilter};
+use crate::backend::forced::{audit_entry, audit_key};
 use crate::backoff::Backoff;
 use crate::limits::MAX_BATCH;
 use crate::{
-    ClaimOutcome, ClaimRequest, Effect, Fingerprint, IdempotencyStore, Key, Response, Result,
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key,
+    RecordAdmin, Response, Result,
 };
 
 /// Conveniences built from the operations of [`IdempotencyStore`]; every store has them.
@@ -119,6 +122,63 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
             }
         }
     }
+
+    /// Counts the records that match, page by page, until it has looked at `most`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`list`](RecordAdmin::list); `Misconfigured` where the store has no
+    /// [`admin`](IdempotencyStore::admin).
+    async fn count_records(&self, filter: &RecordFilter, most: u64) -> Result<RecordCount> {
+        const PAGE: u64 = 1_000;
+        let admin = admin(self.admin())?;
+        let (mut matching, mut looked_at, mut cursor) = (0, 0, None);
+        loop {
+            let left = most.saturating_sub(looked_at).min(PAGE);
+            if left == 0 {
+                break;
+            }
+            let limit = u32::try_from(left).unwrap_or(u32::MAX);
+            let page = admin.list(filter, cursor.as_ref(), limit).await?;
+            matching += page.records.len() as u64;
+            looked_at += u64::from(page.looked_at);
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(RecordCount {
+            matching,
+            looked_at,
+            is_complete: cursor.is_none() && most > 0,
+        })
+    }
+
+    /// Returns the forced steps that the key has seen, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](IdempotencyStore::get); `Corrupt` where an entry cannot be read.
+    async fn history(&self, key: &Key) -> Result<Vec<AuditEntry>> {
+        let mut entries = Vec::new();
+        for number in 1.. {
+            let Some(record) = self.get(&audit_key(key, number)?).await? else {
+                break;
+            };
+            entries.extend(audit_entry(&record)?);
+        }
+        Ok(entries)
+    }
+}
+
+fn admin(admin: Option<&dyn RecordAdmin>) -> Result<&dyn RecordAdmin> {
+    admin.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Misconfigured,
+            Effect::None,
+            "this store does not list its records: it has no `admin`",
+        )
+    })
 }
 
 impl<S: IdempotencyStore + ?Sized> IdempotencyStoreExt for S {}

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Failure, Finish,
-    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result, WatermarkStore,
 };
 
 macro_rules! forward {
@@ -29,6 +29,10 @@ macro_rules! forward {
 
             fn watermarks(&self) -> Option<&dyn WatermarkStore> {
                 (**self).watermarks()
+            }
+
+            fn admin(&self) -> Option<&dyn RecordAdmin> {
+                (**self).admin()
             }
 
             async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

@@ -148,6 +148,26 @@ impl Key {
         path
     }
 
+    /// Reads the text of [`path`](Self::path).
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has not three parts, or a part is no
+    /// part of a key.
+    pub fn from_path(path: &str) -> Result<Self> {
+        let mut parts = path.split(':').map(|part| {
+            let decoded = part.replace("%7B", "{").replace("%7D", "}");
+            // Last, because it makes the character that starts a code.
+            decoded.replace("%3A", ":").replace("%25", "%")
+        });
+        match [parts.next(), parts.next(), parts.next(), parts.next()] {
+            [Some(scope), Some(operation), Some(id), None] => Self::new(scope, operation, id),
+            _ => Err(Error::invalid_input(
+                "the text is not the path of a key, which is `scope:operation:id`, with `:` as `%3A` within a part",
+            )),
+        }
+    }
+
     fn parts(&self) -> [&str; 3] {
         [self.scope(), self.operation(), self.id()]
     }
@@ -296,6 +316,16 @@ mod tests {
     fn paths_of_different_keys_differ() {
         assert_eq!(key("a", "b.c", "d e").path(), "a:b.c:d e");
         assert_eq!(key("a:b", "{c}", "%3A").path(), "a%3Ab:%7Bc%7D:%253A");
+        for key in [
+            key("a:b", "{c}", "%3A"),
+            key("a%25", "b", "%%7B"),
+            key("a", "b", "c d"),
+        ] {
+            assert_eq!(Key::from_path(&key.path()).unwrap(), key);
+        }
+        for wrong in ["a:b", "a:b:c:d", "a::c", ""] {
+            assert!(Key::from_path(wrong).is_err(), "{wrong}");
+        }
         assert_ne!(key("a:b", "c", "d").path(), key("a", "b:c", "d").path());
         assert_ne!(key("a%3Ab", "c", "d").path(), key("a:b", "c", "d").path());
     }

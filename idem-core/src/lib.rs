@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod admin;
 pub mod backend;
 mod backoff;
 mod batch;
@@ -31,6 +32,7 @@ mod token;
 mod watermark;
 pub mod wrappers;
 
+pub use admin::RecordAdmin;
 pub use batch::{BatchStore, Finish};
 pub use checkpoint::{Checkpoint, CheckpointStore};
 pub use claim::{Claim, ClaimOutcome};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Failure, Key, Limits, Record, Response,
-    Result, WatermarkStore,
+    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Failure, Key, Limits, Record, RecordAdmin,
+    Response, Result, WatermarkStore,
 };
 
 /// One durable decision per key: an atomic *upsert-or-return*.
@@ -55,6 +55,12 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// Returns the watermarks of this store, if it keeps any. A store that wraps another returns
     /// the other's.
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        None
+    }
+
+    /// Returns the list of records and the forced steps of this store, if it has them. A store that
+    /// wraps another returns the other's.
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
         None
     }
 

@@ -4,11 +4,16 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::admin::{RecordSummary, SummaryState};
 use crate::backend::StoredResult;
+use crate::backend::stored_result::failure_code;
 use crate::{
-    Claim, ClaimOutcome, ClaimRequest, Completed, Error, Failed, FencingToken, Fingerprint,
-    InFlight, Metadata, Record, RecordInfo, Result, StalePolicy, Timestamp,
+    Claim, ClaimOutcome, ClaimRequest, Completed, Error, ErrorKind, Failed, FencingToken,
+    Fingerprint, InFlight, Key, Metadata, Record, RecordInfo, Result, StalePolicy, Timestamp,
 };
+
+/// Of the stored result of a failed record, a list reads only this many bytes, which have the code.
+pub const LISTED_RESULT_BYTES: usize = 4 << 10;
 
 /// The columns of a record, for backends that keep it in columns or fields. Instants are
 /// microseconds since 1970 on the store's clock.
@@ -114,6 +119,51 @@ impl StoredRecord<'_> {
         }
     }
 
+    /// Returns the summary of the record of this key; `None` for a released one. `result` is needed
+    /// only for a failed record, and only its first [`LISTED_RESULT_BYTES`] of `result_bytes`.
+    #[must_use]
+    pub fn summary(self, key: Key, result_bytes: u64) -> Option<RecordSummary> {
+        let state = match self.state {
+            Self::RELEASED => return None,
+            _ if self.expires_at <= self.now => SummaryState::Expired,
+            Self::IN_FLIGHT if self.lease_ends_at <= self.now => SummaryState::Stale,
+            Self::IN_FLIGHT => SummaryState::InFlight,
+            Self::COMPLETED => SummaryState::Completed,
+            Self::FAILED => SummaryState::Failed,
+            _ => SummaryState::Unreadable,
+        };
+        let mut summary = RecordSummary::new(key, state, FencingToken::from_i64(self.token));
+        summary.attempts = self.attempts();
+        summary.created_at = Timestamp::from_micros(self.created_at);
+        summary.expires_at = Timestamp::from_micros(self.expires_at);
+        summary.observed_at = Timestamp::from_micros(self.now);
+        summary.sealed_at = self.sealed_at.map(Timestamp::from_micros);
+        summary.result_bytes = result_bytes;
+        if self.state == Self::IN_FLIGHT {
+            summary.lease_ends_at = Some(Timestamp::from_micros(self.lease_ends_at));
+        }
+        if self.fails_when_stale {
+            summary.on_stale = StalePolicy::Fail;
+        }
+        match self.info() {
+            Ok(info) => summary.metadata = info.metadata,
+            Err(_) => summary.state = SummaryState::Unreadable,
+        }
+        if self.state == Self::FAILED {
+            let known = self.result.map(|result| {
+                let is_whole = result.len() as u64 == result_bytes;
+                (is_whole, failure_code(result))
+            });
+            match known {
+                Some((_, Ok(code))) => summary.failure_code = Some(code),
+                Some((false, Err(_))) => {}
+                Some((true, Err(error))) if error.kind() == ErrorKind::Misconfigured => {}
+                Some((true, Err(_))) | None => summary.state = SummaryState::Unreadable,
+            }
+        }
+        Some(summary)
+    }
+
     fn in_flight(&self) -> Result<InFlight> {
         Ok(InFlight {
             info: self.info()?,
@@ -173,8 +223,8 @@ impl StoredRecord<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::encode_response;
-    use crate::{ErrorKind, Key, Response};
+    use crate::backend::{encode_failure, encode_response};
+    use crate::{Failure, Response};
 
     fn stored(fingerprint: &[u8]) -> StoredRecord<'_> {
         StoredRecord {
@@ -232,5 +282,55 @@ mod tests {
             assert_eq!(record.record().unwrap_err().kind(), ErrorKind::Corrupt);
         }
         assert!(stored(&fingerprint[1..]).record().is_err());
+    }
+
+    #[test]
+    fn a_summary_tells_the_state_by_the_clock() {
+        let fingerprint = Fingerprint::raw("request").to_bytes();
+        let summary = |change: fn(&mut StoredRecord<'_>), bytes| {
+            let mut record = stored(&fingerprint);
+            change(&mut record);
+            let key = Key::new("tenant", "pay", "one").unwrap();
+            record.summary(key, bytes).map(|summary| summary.state)
+        };
+        assert_eq!(summary(|_| {}, 11), Some(SummaryState::Completed));
+        assert_eq!(
+            summary(|record| record.now = 90, 11),
+            Some(SummaryState::Expired)
+        );
+        assert_eq!(
+            summary(|record| record.state = 0, 0),
+            Some(SummaryState::InFlight)
+        );
+        let stale: fn(&mut StoredRecord<'_>) = |record| {
+            record.state = 0;
+            record.now = 20;
+        };
+        assert_eq!(summary(stale, 0), Some(SummaryState::Stale));
+        assert_eq!(summary(|record| record.state = 3, 0), None);
+        assert_eq!(
+            summary(|record| record.state = 9, 0),
+            Some(SummaryState::Unreadable)
+        );
+        let broken: fn(&mut StoredRecord<'_>) = |record| record.metadata = Some("not JSON");
+        assert_eq!(summary(broken, 11), Some(SummaryState::Unreadable));
+    }
+
+    #[test]
+    fn a_summary_has_the_code_that_the_first_bytes_hold() {
+        let fingerprint = Fingerprint::raw("request").to_bytes();
+        let code = |failure: &Failure, listed: usize| {
+            let whole = encode_failure(failure).unwrap();
+            let mut record = stored(&fingerprint);
+            record.state = StoredRecord::FAILED;
+            record.result = Some(whole.slice(..listed.min(whole.len())));
+            let key = Key::new("tenant", "pay", "one").unwrap();
+            let summary = record.summary(key, whole.len() as u64).unwrap();
+            assert_eq!(summary.state, SummaryState::Failed);
+            summary.failure_code
+        };
+        let failure = Failure::new("declined", "no funds").with_details(vec![7; 9_000]);
+        assert_eq!(code(&failure, 4096).as_deref(), Some("declined"));
+        assert_eq!(code(&Failure::new("c".repeat(5_000), ""), 4096), None);
     }
 }

@@ -60,8 +60,7 @@ pub(crate) fn response_size(response: &Response) -> Result<usize> {
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the code is longer than 65,535 bytes or
 /// the message longer than 4 GiB.
 pub fn encode_failure(failure: &Failure) -> Result<Bytes> {
-    let size = 7 + failure.code().len() + failure.message().len() + failure.details().len();
-    let mut bytes = BytesMut::with_capacity(size);
+    let mut bytes = BytesMut::with_capacity(failure_size(failure));
     bytes.put_u8(FAILURE_V1);
     put_short(&mut bytes, failure.code().as_bytes(), "a failure's code")?;
     put_long(
@@ -71,6 +70,11 @@ pub fn encode_failure(failure: &Failure) -> Result<Bytes> {
     )?;
     bytes.put_slice(failure.details());
     Ok(bytes.freeze())
+}
+
+/// Returns how many bytes [`encode_failure`] makes.
+pub(crate) fn failure_size(failure: &Failure) -> usize {
+    7 + failure.code().len() + failure.message().len() + failure.details().len()
 }
 
 impl StoredResult {
@@ -90,6 +94,18 @@ impl StoredResult {
                 "a stored result has the unknown tag {tag}; it was written by another version"
             ))),
         }
+    }
+}
+
+/// Reads the code of a failure from its stored form, or from the beginning of that.
+pub(crate) fn failure_code(mut bytes: Bytes) -> Result<String> {
+    match take_u8(&mut bytes)? {
+        FAILURE_V1 => {
+            let length = take_u16(&mut bytes)?;
+            take_text(&mut bytes, usize::from(length))
+        }
+        compressed::TAG => failure_code(compressed::unpacked(bytes)?),
+        _ => Err(Error::corrupt("the stored result is not a failure")),
     }
 }
 

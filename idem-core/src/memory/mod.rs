@@ -1,5 +1,6 @@
 //! [`MemoryStore`]: the reference for all other stores.
 
+mod admin;
 mod capabilities;
 mod clock;
 mod marks;
@@ -26,7 +27,8 @@ use self::work::{Progress, Work};
 use crate::backend::check;
 use crate::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Finish,
-    IdempotencyStore, Key, Limits, Record, Response, Result, Timestamp, WatermarkStore,
+    IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result, Timestamp,
+    WatermarkStore,
 };
 
 const BACKEND: &str = "memory";
@@ -143,6 +145,22 @@ impl MemoryStore {
         })
     }
 
+    fn finish_now(&self, item: &Finish) -> Result<()> {
+        match item {
+            Finish::Complete {
+                claim,
+                response,
+                retention,
+            } => self.seal_now(claim, GivenResult::Response(response), *retention),
+            Finish::Fail {
+                claim,
+                failure,
+                retention,
+            } => self.seal_now(claim, GivenResult::Failure(failure), *retention),
+            Finish::Release { claim } => self.release_now(claim),
+        }
+    }
+
     /// Works through the shards, each in bounded holds of its lock, until `limit` is reached.
     fn in_batches(
         &self,
@@ -197,6 +215,10 @@ impl IdempotencyStore for MemoryStore {
     }
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
         Some(self)
     }
 
@@ -263,19 +285,7 @@ impl BatchStore for MemoryStore {
     async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
         let finish = |item: &Finish| {
             check::batch_items(items.len())?;
-            match item {
-                Finish::Complete {
-                    claim,
-                    response,
-                    retention,
-                } => self.seal_now(claim, GivenResult::Response(response), *retention),
-                Finish::Fail {
-                    claim,
-                    failure,
-                    retention,
-                } => self.seal_now(claim, GivenResult::Failure(failure), *retention),
-                Finish::Release { claim } => self.release_now(claim),
-            }
+            self.finish_now(item)
         };
         let at = |error: Error| error.at(BACKEND, "finish_many");
         items.iter().map(|item| finish(item).map_err(at)).collect()

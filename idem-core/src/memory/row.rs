@@ -202,6 +202,11 @@ impl Row {
         };
     }
 
+    pub(super) fn give_up(&mut self) {
+        self.state = State::Released;
+        self.expires_at = Timestamp::default();
+    }
+
     /// Returns what other callers see of it at this instant.
     pub(super) fn record(&self, now: Timestamp) -> Option<Record> {
         if !self.is_live(now) {

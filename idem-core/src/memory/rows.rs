@@ -67,6 +67,11 @@ impl Rows {
         &mut slot.row
     }
 
+    /// Returns the rows, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.0.iter().map(|slot| &*slot.row)
+    }
+
     /// Returns the row that an entry of a queue stands for: of those with this hash, rarely more
     /// than one, the row that knows the entry.
     pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&Row) -> bool) -> Option<Found<'_>> {

@@ -158,14 +158,44 @@ impl Shard {
         match decide_release(Some(&row.facts()), claim, now) {
             StepDecision::Done => Ok(()),
             StepDecision::Apply => {
-                row.state = State::Released;
-                row.expires_at = Timestamp::default();
+                row.give_up();
                 self.expiries
                     .schedule(&key.hash, row.expires_at, &mut row.expiry_queued);
                 Ok(())
             }
             StepDecision::Lost | StepDecision::AlreadySealed => Err(Error::claim_lost()),
         }
+    }
+
+    /// Makes a sealed row with this token a released one; returns whether there was one.
+    pub(super) fn forget(
+        &mut self,
+        key: HashedKey<'_>,
+        token: FencingToken,
+        now: Timestamp,
+    ) -> bool {
+        let is_sealed =
+            |state: &State| matches!(state, State::Completed { .. } | State::Failed { .. });
+        let row = self.rows.get_mut(key);
+        let Some(row) =
+            row.filter(|row| row.token == token && row.is_live(now) && is_sealed(&row.state))
+        else {
+            return false;
+        };
+        row.give_up();
+        self.expiries
+            .schedule(&key.hash, row.expires_at, &mut row.expiry_queued);
+        true
+    }
+
+    /// Returns all rows, in no order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter()
+    }
+
+    /// Returns the row of the key.
+    pub(super) fn row(&self, key: HashedKey<'_>) -> Option<&Row> {
+        self.rows.get(key)
     }
 
     pub(super) fn renew(

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     AttemptId, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, FailedPolicy, Failure,
-    Fingerprint, IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy,
+    Fingerprint, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result, StalePolicy,
     WatermarkStore,
 };
 
@@ -169,6 +169,10 @@ impl<S: IdempotencyStore> IdempotencyStore for SingleFlight<S> {
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
         self.store.watermarks()
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
+        self.store.admin()
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

@@ -16,7 +16,8 @@ use crate::backend::{Access, Batcher, LockedKeys};
 use crate::limits::MAX_BATCH;
 use crate::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
-    Failure, Finish, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    Failure, Finish, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result,
+    WatermarkStore,
 };
 
 /// The lanes of one kind of operation, and the callers that wait for one.
@@ -235,6 +236,10 @@ impl<S: BatchStore> IdempotencyStore for Batched<S> {
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
         self.store.watermarks()
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
+        self.store.admin()
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
