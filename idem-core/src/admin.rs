@@ -44,6 +44,19 @@ pub trait RecordAdmin: IdempotencyStore {
         limit: u32,
     ) -> Result<RecordPage>;
 
+    /// Returns the summary of the record of this key, expired or not; `None` when there is none or
+    /// it is released.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](IdempotencyStore::get), but a record that cannot be decoded is
+    /// [`Unreadable`](SummaryState::Unreadable).
+    ///
+    /// # Cancellation
+    ///
+    /// Without effect.
+    async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>>;
+
     /// Takes a step in place of a record's holder, if the record has still the token that the
     /// operator has seen, and leaves an audit entry.
     ///
@@ -158,6 +171,8 @@ pub struct RecordSummary {
     pub metadata: Metadata,
     /// Bytes of the stored result, or of the checkpoint of a record in flight.
     pub result_bytes: u64,
+    /// The name of the last checkpoint of a record in flight.
+    pub checkpoint: Option<String>,
     /// The code of the failure. `None` where it does not fit into the first
     /// [`LISTED_RESULT_BYTES`](crate::backend::LISTED_RESULT_BYTES) of the stored result.
     pub failure_code: Option<String>,
@@ -180,6 +195,7 @@ impl RecordSummary {
             observed_at: Timestamp::default(),
             metadata: Metadata::new(),
             result_bytes: 0,
+            checkpoint: None,
             failure_code: None,
         }
     }

@@ -8,11 +8,13 @@ use crate::admin::{RecordSummary, SummaryState};
 use crate::backend::StoredResult;
 use crate::backend::stored_result::failure_code;
 use crate::{
-    Claim, ClaimOutcome, ClaimRequest, Completed, Error, ErrorKind, Failed, FencingToken,
-    Fingerprint, InFlight, Key, Metadata, Record, RecordInfo, Result, StalePolicy, Timestamp,
+    Checkpoint, Claim, ClaimOutcome, ClaimRequest, Completed, Error, ErrorKind, Failed,
+    FencingToken, Fingerprint, InFlight, Key, Metadata, Record, RecordInfo, Result, StalePolicy,
+    Timestamp,
 };
 
-/// Of the stored result of a failed record, a list reads only this many bytes, which have the code.
+/// Of the stored result or checkpoint, a list reads only this many bytes, which have a failure's
+/// code and a checkpoint's name.
 pub const LISTED_RESULT_BYTES: usize = 4 << 10;
 
 /// The columns of a record, for backends that keep it in columns or fields. Instants are
@@ -119,8 +121,9 @@ impl StoredRecord<'_> {
         }
     }
 
-    /// Returns the summary of the record of this key; `None` for a released one. `result` is needed
-    /// only for a failed record, and only its first [`LISTED_RESULT_BYTES`] of `result_bytes`.
+    /// Returns the summary of the record of this key; `None` for a released one. `result` is not
+    /// needed for a completed record; of others, only its first [`LISTED_RESULT_BYTES`] of
+    /// `result_bytes`.
     #[must_use]
     pub fn summary(self, key: Key, result_bytes: u64) -> Option<RecordSummary> {
         let state = match self.state {
@@ -149,7 +152,12 @@ impl StoredRecord<'_> {
             Ok(info) => summary.metadata = info.metadata,
             Err(_) => summary.state = SummaryState::Unreadable,
         }
-        if self.state == Self::FAILED {
+        if self.state == Self::IN_FLIGHT {
+            match self.result.as_ref().map(Checkpoint::decode).transpose() {
+                Ok(point) => summary.checkpoint = point.map(|point| point.name().to_owned()),
+                Err(_) => summary.state = SummaryState::Unreadable,
+            }
+        } else if self.state == Self::FAILED {
             let known = self.result.map(|result| {
                 let is_whole = result.len() as u64 == result_bytes;
                 (is_whole, failure_code(result))

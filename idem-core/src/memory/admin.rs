@@ -97,7 +97,9 @@ impl Row {
             } => {
                 summary.lease_ends_at = Some(*lease_ends_at);
                 summary.on_stale = *on_stale;
-                checkpoint.as_deref().map_or(0, Checkpoint::size)
+                let point = checkpoint.as_deref();
+                summary.checkpoint = point.map(|point| point.name().to_owned());
+                point.map_or(0, Checkpoint::size)
             }
             State::Completed {
                 response,
@@ -155,6 +157,10 @@ impl RecordAdmin for MemoryStore {
     ) -> Result<RecordPage> {
         let page = self.list_now(filter, after, limit);
         page.map_err(|error| error.at(BACKEND, "list"))
+    }
+
+    async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
+        Ok(self.on_shard(key, |shard, key, now| shard.row(key)?.summary(now)))
     }
 
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
