@@ -1,4 +1,50 @@
-//! The statements of checkpoints and watermarks.
+//! The statements of checkpoints, watermarks and lists.
+
+/// What a list reads of a record: the columns, with so much of the result that a failure's code and
+/// a checkpoint's name are in it (`LISTED_RESULT_BYTES`). A page is a derived table, so each column
+/// has a name.
+macro_rules! summary {
+    () => {
+        "0 AS won, {record r.},
+    CASE WHEN r.state <> 1 THEN SUBSTRING(r.result, 1, 4096) END AS result, @now AS now,
+    COALESCE(CAST(DATALENGTH(r.result) AS bigint), 0) AS bytes, r.attempt_id, r.scope, r.operation, r.id
+FROM {table} AS r
+WHERE "
+    };
+}
+
+/// One record, expired or not.
+pub(crate) const SUMMARY: &str = concat!("SELECT ", summary!(), "{key r.};\n");
+
+/// A page behind a key: three seeks of the primary key, each in its order. A condition with `OR`
+/// may be answered by a scan of the table.
+pub(crate) const LIST: &str = concat!(
+    "SELECT TOP ({limit}) * FROM (
+SELECT * FROM (SELECT TOP ({limit}) ",
+    summary!(),
+    "r.scope = {scope} AND r.operation = {operation} AND r.id > {id}
+ORDER BY r.id) AS a
+UNION ALL
+SELECT * FROM (SELECT TOP ({limit}) ",
+    summary!(),
+    "r.scope = {scope} AND r.operation > {operation}
+ORDER BY r.operation, r.id) AS b
+UNION ALL
+SELECT * FROM (SELECT TOP ({limit}) ",
+    summary!(),
+    "r.scope > {scope}
+ORDER BY r.scope, r.operation, r.id) AS c
+) AS page
+ORDER BY scope, operation, id;
+",
+);
+
+/// As a release, of a sealed record, by its token: nobody else has acquired the key since.
+pub(crate) const FORGET: &str = "UPDATE {table} SET
+    state = 3, expires_at = 0, purge_at = @now, sweep_at = NULL, result = NULL
+OUTPUT 1
+WHERE {key } AND token = {token} AND state IN (1, 2) AND expires_at > @now;
+";
 
 /// One row comes back when the claim was held; ownership is checked on the locked row. A takeover
 /// that waits for the lock finds the checkpoint in the row. This statement, if it waits for a

@@ -1,4 +1,54 @@
-//! The statements of checkpoints and watermarks.
+//! The statements of checkpoints, watermarks and lists.
+
+/// What a list reads of a record: the columns, with so much of the result that a failure's code and
+/// a checkpoint's name are in it (`LISTED_RESULT_BYTES`). The clock is a subquery, so that the order
+/// of the primary key is that of the answer.
+macro_rules! summary {
+    () => {
+        concat!(
+            "WITH ",
+            clock!(),
+            "
+SELECT false, ",
+            columns!(
+                "CASE WHEN r.state <> 1 THEN pg_catalog.substring(r.result, 1, 4096) END",
+                "(SELECT now FROM clock)"
+            ),
+            ",
+    CAST(COALESCE(pg_catalog.octet_length(r.result), 0) AS bigint), r.attempt_id, r.scope, r.operation, r.id
+FROM {table} AS r WHERE "
+        )
+    };
+}
+
+/// One record, expired or not. `octet_length` reads no page of a result that is stored out of line.
+pub(crate) const SUMMARY: &str = concat!(
+    summary!(),
+    "r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
+);
+
+/// A page behind a key: a range of the primary key, in its order.
+pub(crate) const LIST: &str = concat!(
+    summary!(),
+    "(r.id, r.operation, r.scope) > ({id}, {operation}, {scope})
+ORDER BY r.id, r.operation, r.scope LIMIT {limit}",
+);
+
+/// As a release, of a sealed record, by its token: nobody else has acquired the key since.
+pub(crate) const FORGET: &str = concat!(
+    "WITH ",
+    bounded_clock!(),
+    ",
+forgotten AS (
+    UPDATE {table} AS r
+    SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL, result = NULL
+    FROM clock
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
+        AND r.state IN (1, 2) AND r.expires_at > clock.now
+    RETURNING 1
+)
+SELECT 1 FROM forgotten{restore:1}",
+);
 
 /// One row comes back when the claim was held; ownership is checked on the locked row, as by a
 /// renewal.

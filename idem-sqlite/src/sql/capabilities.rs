@@ -1,4 +1,37 @@
-//! The statements of checkpoints and watermarks.
+//! The statements of checkpoints, watermarks and lists.
+
+/// What a list reads of a record: the columns, with so much of the result that a failure's code and
+/// a checkpoint's name are in it (`LISTED_RESULT_BYTES`).
+macro_rules! summary {
+    () => {
+        concat!(
+            "SELECT ",
+            columns!("0", "CASE WHEN state <> 1 THEN substr(result, 1, 4096) END"),
+            ", COALESCE(length(result), 0), attempt_id, scope, operation, id FROM {table} WHERE "
+        )
+    };
+}
+
+/// One record, expired or not. `length` of a BLOB reads no page of its content.
+pub(crate) const SUMMARY: &str = concat!(summary!(), key!());
+
+/// A page behind a key: a range of the primary key, in its order.
+pub(crate) const LIST: &str = concat!(
+    summary!(),
+    "(id, operation, scope) > ({id}, {operation}, {scope})
+ORDER BY id, operation, scope LIMIT {limit}",
+);
+
+/// As a release, of a sealed record, by its token: nobody else has acquired the key since.
+pub(crate) const FORGET: &str = concat!(
+    "UPDATE {table} SET state = 3, expires_at = 0, sweep_at = NULL, result = NULL, purge_at = ",
+    now!(),
+    " WHERE ",
+    key!(),
+    " AND token = {token} AND state IN (1, 2) AND expires_at > ",
+    now!(),
+    " RETURNING 1",
+);
 
 /// One row comes back when the claim was held: ownership is judged under the write lock, as by a
 /// renewal.
