@@ -18,7 +18,11 @@ Exit codes: 0 done; 1 a problem was found, or the step was refused; 2 usage or c
 /// Operates idempotency stores: lists keys, frees stuck ones, checks servers.
 #[derive(Debug, Parser)]
 #[command(name = "idem", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
-#[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

@@ -83,6 +83,9 @@ mod tests {
         let line = ["idem", "--store", "postgres://me:s3cret@db/idem", "stats"];
         let cli = Cli::try_parse_from(line).unwrap();
         let shown = format!("{cli:?}");
-        assert!(shown.contains("db/idem") && !shown.contains("s3cret"), "{shown}");
+        assert!(
+            shown.contains("db/idem") && !shown.contains("s3cret"),
+            "{shown}"
+        );
     }
 }

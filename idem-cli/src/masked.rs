@@ -37,7 +37,8 @@ impl Secrets {
 
     pub(crate) fn response(self, response: &Response) -> Value {
         let headers = response.headers().iter();
-        let headers = headers.map(|(name, value)| json!({ "name": name, "value": self.bytes(value) }));
+        let headers =
+            headers.map(|(name, value)| json!({ "name": name, "value": self.bytes(value) }));
         json!({
             "kind": "response",
             "status": response.status(),
@@ -124,7 +125,10 @@ mod tests {
         ];
         for value in &masked {
             let text = value.to_string();
-            assert!(!text.contains("s3cret") && text.contains("\"bytes\":6"), "{text}");
+            assert!(
+                !text.contains("s3cret") && text.contains("\"bytes\":6"),
+                "{text}"
+            );
         }
         let revealed = Secrets::Revealed.response(&response).to_string();
         assert_eq!(revealed.matches("s3cret").count(), 2);

@@ -82,7 +82,11 @@ fn shown(url: &str) -> String {
     let without = |text: &str| text.split('?').next().unwrap_or_default().to_owned();
     match url.split_once("://") {
         // Either the password has the `?`, or a parameter the `@`.
-        Some((scheme, rest)) if rest.split_once('?').is_some_and(|(_, end)| end.contains('@')) => {
+        Some((scheme, rest))
+            if rest
+                .split_once('?')
+                .is_some_and(|(_, end)| end.contains('@')) =>
+        {
             format!("{scheme}://…")
         }
         Some((scheme, _)) => format!("{scheme}://{}", without(split_login(url).1)),
@@ -121,11 +125,17 @@ mod tests {
     #[test]
     fn neither_form_shows_a_password() {
         for (text, expected) in [
-            ("postgres://me:s3cret@db:5432/idem?sslmode=require", "postgres://db:5432/idem"),
+            (
+                "postgres://me:s3cret@db:5432/idem?sslmode=require",
+                "postgres://db:5432/idem",
+            ),
             ("mysql://me:s3/c@ret@db/idem", "mysql://db/idem"),
             ("mysql://me:s3?cret@db/idem", "mysql://…"),
             ("postgres://db/idem?password=s3@cret", "postgres://…"),
-            ("redis://:s3cret@one:1/0,rediss://:s3cret@two", "redis://one:1/0,rediss://two"),
+            (
+                "redis://:s3cret@one:1/0,rediss://:s3cret@two",
+                "redis://one:1/0,rediss://two",
+            ),
             ("redis://:s3,cret@one:1", "redis://one:1"),
             ("postgres://db/idem?password=s3cret", "postgres://db/idem"),
             ("sqlite:idem.db?mode=ro", "sqlite:idem.db"),

@@ -44,7 +44,12 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, seconds) in [("90s", 90), ("10m", 600), ("2h 30m", 9_000), ("7d", 604_800)] {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("10m", 600),
+            ("2h 30m", 9_000),
+            ("7d", 604_800),
+        ] {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
@@ -70,6 +75,9 @@ mod tests {
     fn instants_are_shown_in_utc() {
         let at = Timestamp::from_micros(1_700_000_000_123_456);
         assert_eq!(instant(at), "2023-11-14T22:13:20.123456Z");
-        assert_eq!(instant(Timestamp::from_micros(i64::MAX)), i64::MAX.to_string());
+        assert_eq!(
+            instant(Timestamp::from_micros(i64::MAX)),
+            i64::MAX.to_string()
+        );
     }
 }

@@ -40,7 +40,10 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
     let url = args.url()?;
     // The driver's future is deep.
     let store = Box::pin(MongoStore::connect(url.as_str(), config(args)?)).await?;
-    let parameters = url.as_str().split_once('?').map_or("", |(_, parameters)| parameters);
+    let parameters = url
+        .as_str()
+        .split_once('?')
+        .map_or("", |(_, parameters)| parameters);
     let parameters = parameters.to_ascii_lowercase();
     let is_off = parameters.contains("tls=false") || parameters.contains("ssl=false");
     let is_on = parameters.contains("tls=true") || parameters.contains("ssl=true");
@@ -48,7 +51,9 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
     Ok(Box::new(Mongo {
         store,
         has_tls: is_on || (url.scheme() == "mongodb+srv" && !is_off),
-        is_local: ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local)),
+        is_local: ["127.", "localhost", "[::1]"]
+            .iter()
+            .any(|local| host.starts_with(local)),
     }))
 }
 
@@ -69,13 +74,21 @@ impl Backend for Mongo {
     async fn examine(&self, findings: &mut Findings) -> Result<()> {
         let build = self.ask(doc! { "buildInfo": 1 }).await?;
         let version = build.get_str("version").unwrap_or("of unknown version");
-        findings.ok("version", format!("MongoDB {version}, schema {SCHEMA_VERSION}"));
+        findings.ok(
+            "version",
+            format!("MongoDB {version}, schema {SCHEMA_VERSION}"),
+        );
         let clock = ClockReading::take(self.clock()).await?;
         findings.clock(&clock);
         findings.ok("round trip", format!("{:?}", clock.round_trip()));
         let hello = self.ask(doc! { "hello": 1 }).await?;
-        let is_router = hello.get_str("msg").is_ok_and(|message| message == "isdbgrid");
-        match (hello.get_bool("isWritablePrimary"), hello.get_str("setName")) {
+        let is_router = hello
+            .get_str("msg")
+            .is_ok_and(|message| message == "isdbgrid");
+        match (
+            hello.get_bool("isWritablePrimary"),
+            hello.get_str("setName"),
+        ) {
             (Ok(true), Ok(set)) => findings.ok("role", format!("primary of {set}")),
             (Ok(true), _) if is_router => findings.ok("role", "mongos"),
             (Ok(true), _) => findings.warning(
@@ -89,7 +102,10 @@ impl Backend for Mongo {
                 "claims need the primary; name the replica set in the URL (`?replicaSet=…`)",
             ),
         }
-        findings.ok("write concern", "w: majority, j: true, sent by the store with each write");
+        findings.ok(
+            "write concern",
+            "w: majority, j: true, sent by the store with each write",
+        );
         self.journal(findings).await;
         match (self.has_tls, self.is_local) {
             (true, _) => findings.ok("tls", "in use"),
@@ -125,7 +141,9 @@ impl Mongo {
         let client = self.store.client();
         match self.store.config().database() {
             Some(name) => client.database(name),
-            None => client.default_database().unwrap_or_else(|| client.database("idem")),
+            None => client
+                .default_database()
+                .unwrap_or_else(|| client.database("idem")),
         }
     }
 
@@ -147,7 +165,9 @@ impl Mongo {
         let admin = self.store.client().database("admin");
         let config = admin.run_command(doc! { "replSetGetConfig": 1 }).await;
         let config = config.ok();
-        let config = config.as_ref().and_then(|answer| answer.get_document("config").ok());
+        let config = config
+            .as_ref()
+            .and_then(|answer| answer.get_document("config").ok());
         match config.map(|config| config.get_bool("writeConcernMajorityJournalDefault")) {
             Some(Ok(false)) => findings.warning(
                 "journal",

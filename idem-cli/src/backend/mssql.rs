@@ -15,8 +15,10 @@ use crate::doctor::{ClockReading, Findings, Level};
 use crate::failure::Result;
 
 const VERSION: &str = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(200))";
-const CLOCK: &str = "SELECT CAST(DATEDIFF_BIG(microsecond, '1970-01-01', SYSUTCDATETIME()) AS nvarchar(40))";
-const UPDATEABILITY: &str = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(40))";
+const CLOCK: &str =
+    "SELECT CAST(DATEDIFF_BIG(microsecond, '1970-01-01', SYSUTCDATETIME()) AS nvarchar(40))";
+const UPDATEABILITY: &str =
+    "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(40))";
 const DURABILITY: &str = "SELECT CAST(delayed_durability_desc AS nvarchar(40)) FROM sys.databases WHERE database_id = DB_ID()";
 const TLS: &str = "SELECT CAST(encrypt_option AS nvarchar(10)) FROM sys.dm_exec_connections WHERE session_id = @@SPID";
 
@@ -58,19 +60,29 @@ impl Backend for Mssql {
 
     async fn examine(&self, findings: &mut Findings) -> Result<()> {
         let version = self.ask(VERSION).await?.unwrap_or_default();
-        findings.ok("version", format!("SQL Server {version}, schema {SCHEMA_VERSION}"));
+        findings.ok(
+            "version",
+            format!("SQL Server {version}, schema {SCHEMA_VERSION}"),
+        );
         let clock = ClockReading::take(self.clock()).await?;
         findings.clock(&clock);
         findings.ok("round trip", format!("{:?}", clock.round_trip()));
         // Compatible servers lack some of these views, and some need a privilege.
         match self.ask(DURABILITY).await.ok().flatten().as_deref() {
             Some(value @ ("FORCED" | "ALLOWED")) => {
-                let level = if value == "FORCED" { Level::Error } else { Level::Warning };
+                let level = if value == "FORCED" {
+                    Level::Error
+                } else {
+                    Level::Warning
+                };
                 let advice = "delayed commits are lost in a crash, and their work runs again; set DELAYED_DURABILITY = DISABLED";
                 findings.setting("delayed_durability", value, (level, advice));
             }
             Some(value) => findings.ok("delayed_durability", value),
-            None => findings.unseen("delayed_durability", "see DELAYED_DURABILITY of the database"),
+            None => findings.unseen(
+                "delayed_durability",
+                "see DELAYED_DURABILITY of the database",
+            ),
         }
         match self.ask(UPDATEABILITY).await.ok().flatten().as_deref() {
             Some("READ_ONLY") => findings.error(
@@ -101,7 +113,10 @@ impl Backend for Mssql {
     #[cfg(feature = "certify")]
     async fn destroy(&self) -> Result<()> {
         let config = self.0.config();
-        let prefix = config.schema().map(|schema| format!("[{schema}].")).unwrap_or_default();
+        let prefix = config
+            .schema()
+            .map(|schema| format!("[{schema}]."))
+            .unwrap_or_default();
         let table = config.table();
         let script = format!(
             "DROP TABLE IF EXISTS {prefix}[{table}]; DROP TABLE IF EXISTS {prefix}[{table}_watermarks];"
@@ -110,7 +125,9 @@ impl Backend for Mssql {
         let mut connection = connection.map_err(|error| unanswered("a connection", error))?;
         let dropped = connection.run_script(&script).await;
         self.0.pool().close();
-        dropped.map(drop).map_err(|error| unanswered("the removal of the tables", error))
+        dropped
+            .map(drop)
+            .map_err(|error| unanswered("the removal of the tables", error))
     }
 }
 

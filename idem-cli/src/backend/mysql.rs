@@ -28,7 +28,9 @@ const CLOCK: &str =
 struct MySql(MySqlStore);
 
 fn config(args: &StoreArgs) -> Result<Config> {
-    let mut config = Config::new().with_timeout(args.timeout).with_max_connections(4);
+    let mut config = Config::new()
+        .with_timeout(args.timeout)
+        .with_max_connections(4);
     if let Some(table) = &args.table {
         config = config.with_table(table)?;
     }
@@ -69,7 +71,10 @@ impl Backend for MySql {
             true => "MariaDB",
             false => "MySQL",
         };
-        findings.ok("version", format!("{product} {version}, schema {SCHEMA_VERSION}"));
+        findings.ok(
+            "version",
+            format!("{product} {version}, schema {SCHEMA_VERSION}"),
+        );
         let clock = ClockReading::take(self.clock()).await?;
         findings.clock(&clock);
         findings.ok("round trip", format!("{:?}", clock.round_trip()));
@@ -96,12 +101,20 @@ impl Backend for MySql {
     #[cfg(feature = "certify")]
     async fn destroy(&self) -> Result<()> {
         let config = self.0.config();
-        let prefix = config.database().map(|name| format!("`{name}`.")).unwrap_or_default();
+        let prefix = config
+            .database()
+            .map(|name| format!("`{name}`."))
+            .unwrap_or_default();
         let table = config.table();
-        let script = format!("DROP TABLE IF EXISTS {prefix}`{table}`, {prefix}`{table}_watermarks`");
-        let dropped = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).execute(self.0.pool()).await;
+        let script =
+            format!("DROP TABLE IF EXISTS {prefix}`{table}`, {prefix}`{table}_watermarks`");
+        let dropped = sqlx::raw_sql(sqlx::AssertSqlSafe(script))
+            .execute(self.0.pool())
+            .await;
         self.0.close().await;
-        dropped.map(drop).map_err(|error| unanswered("the removal of the tables", error))
+        dropped
+            .map(drop)
+            .map_err(|error| unanswered("the removal of the tables", error))
     }
 }
 
@@ -165,13 +178,18 @@ impl MySql {
     async fn pairs(&self, query: &'static str) -> Result<BTreeMap<String, String>> {
         let rows = sqlx::raw_sql(query).fetch_all(self.0.pool()).await;
         let rows = rows.map_err(|error| unanswered("its settings", error))?;
-        Ok(rows.iter().map(|row| (text(row, 0), text(row, 1))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (text(row, 0), text(row, 1)))
+            .collect())
     }
 
     async fn clock(&self) -> Result<i64> {
         let row = sqlx::raw_sql(CLOCK).fetch_one(self.0.pool()).await;
         let row = row.map_err(|error| unanswered("its clock", error))?;
-        text(&row, 0).parse().map_err(|error| unanswered("its clock", error))
+        text(&row, 0)
+            .parse()
+            .map_err(|error| unanswered("its clock", error))
     }
 }
 

@@ -25,7 +25,8 @@ const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE n
     'server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names',
     'transaction_read_only', 'max_prepared_transactions')";
 
-const ROLE: &str = "SELECT CAST(pg_catalog.pg_is_in_recovery() AS text), CAST(current_user AS text),
+const ROLE: &str =
+    "SELECT CAST(pg_catalog.pg_is_in_recovery() AS text), CAST(current_user AS text),
     COALESCE((SELECT CAST(s.ssl AS text) FROM pg_catalog.pg_stat_ssl AS s
         WHERE s.pid = pg_catalog.pg_backend_pid()), '')";
 
@@ -45,7 +46,9 @@ struct Postgres {
 }
 
 fn config(args: &StoreArgs) -> Result<Config> {
-    let mut config = Config::new().with_timeout(args.timeout).with_max_connections(4);
+    let mut config = Config::new()
+        .with_timeout(args.timeout)
+        .with_max_connections(4);
     if let Some(table) = &args.table {
         config = config.with_table(table)?;
     }
@@ -91,7 +94,10 @@ impl Backend for Postgres {
         let settings = self.settings().await?;
         let setting = |name: &str| settings.get(name).map(String::as_str).unwrap_or_default();
         let version = setting("server_version");
-        findings.ok("version", format!("PostgreSQL {version}, schema {SCHEMA_VERSION}"));
+        findings.ok(
+            "version",
+            format!("PostgreSQL {version}, schema {SCHEMA_VERSION}"),
+        );
         let reading = ClockReading::take(self.number(CLOCK)).await?;
         findings.clock(&reading);
         findings.ok("round trip", format!("{:?}", reading.round_trip()));
@@ -126,15 +132,22 @@ impl Backend for Postgres {
     #[cfg(feature = "certify")]
     async fn destroy(&self) -> Result<()> {
         let config = self.store.config();
-        let prefix = config.schema().map(|schema| format!("\"{schema}\".")).unwrap_or_default();
+        let prefix = config
+            .schema()
+            .map(|schema| format!("\"{schema}\"."))
+            .unwrap_or_default();
         let table = config.table();
         let script = format!(
             "SET LOCAL lock_timeout = '30s'; SET LOCAL client_min_messages = warning;
             DROP TABLE IF EXISTS {prefix}\"{table}\", {prefix}\"{table}_watermarks\""
         );
-        let dropped = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).execute(self.store.pool()).await;
+        let dropped = sqlx::raw_sql(sqlx::AssertSqlSafe(script))
+            .execute(self.store.pool())
+            .await;
         self.store.pool().close().await;
-        dropped.map(drop).map_err(|error| unanswered("the removal of the tables", error))
+        dropped
+            .map(drop)
+            .map_err(|error| unanswered("the removal of the tables", error))
     }
 }
 
@@ -153,12 +166,26 @@ fn durability<'s>(findings: &mut Findings, setting: impl Fn(&str) -> &'s str) {
     };
     findings.setting("synchronous_commit", commit, verdict);
     for (name, advice) in [
-        ("fsync", "a power failure loses or damages the database; set it to on"),
-        ("full_page_writes", "a power failure may leave torn pages; set it to on"),
+        (
+            "fsync",
+            "a power failure loses or damages the database; set it to on",
+        ),
+        (
+            "full_page_writes",
+            "a power failure may leave torn pages; set it to on",
+        ),
     ] {
         let value = setting(name);
-        let level = if value == "off" { Level::Error } else { Level::Ok };
-        let name = if name == "fsync" { "fsync" } else { "full_page_writes" };
+        let level = if value == "off" {
+            Level::Error
+        } else {
+            Level::Ok
+        };
+        let name = if name == "fsync" {
+            "fsync"
+        } else {
+            "full_page_writes"
+        };
         findings.setting(name, value, (level, advice));
     }
 }
@@ -172,13 +199,18 @@ impl Postgres {
 
     async fn number(&self, query: &'static str) -> Result<i64> {
         let number = text(&self.row(query).await?, 0);
-        number.parse().map_err(|error| unanswered("its clock", error))
+        number
+            .parse()
+            .map_err(|error| unanswered("its clock", error))
     }
 
     async fn settings(&self) -> Result<BTreeMap<String, String>> {
         let rows = sqlx::raw_sql(SETTINGS).fetch_all(self.store.pool()).await;
         let rows = rows.map_err(|error| unanswered("its settings", error))?;
-        Ok(rows.iter().map(|row| (text(row, 0), text(row, 1))).collect())
+        Ok(rows
+            .iter()
+            .map(|row| (text(row, 0), text(row, 1)))
+            .collect())
     }
 
     fn options(&self) -> Arc<PgConnectOptions> {

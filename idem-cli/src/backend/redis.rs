@@ -45,13 +45,20 @@ fn address(url: &StoreUrl) -> Result<Address> {
     };
     let (login, rest) = url.login_and_rest();
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+    let hosts = hosts
+        .split(',')
+        .map(str::trim)
+        .filter(|host| !host.is_empty());
     let group = path.split('?').next().unwrap_or_default();
     if kind == "cluster" {
-        let nodes: Vec<_> = hosts.map(|host| format!("{base}://{login}{host}")).collect();
+        let nodes: Vec<_> = hosts
+            .map(|host| format!("{base}://{login}{host}"))
+            .collect();
         return match nodes.is_empty() {
             false => Ok(Address::Cluster(nodes)),
-            true => Err(Failure::usage("the URL names no host; it is redis-cluster://host:port,host:port")),
+            true => Err(Failure::usage(
+                "the URL names no host; it is redis-cluster://host:port,host:port",
+            )),
         };
     }
     let sentinels: Vec<_> = hosts.map(|host| format!("redis://{host}")).collect();
@@ -60,7 +67,11 @@ fn address(url: &StoreUrl) -> Result<Address> {
             "the URL names no host or no group; it is redis-sentinel://user:password@host:26379,host:26379/GROUP",
         ));
     }
-    Ok(Address::Sentinel(sentinels, group.to_owned(), format!("{base}://{login}any")))
+    Ok(Address::Sentinel(
+        sentinels,
+        group.to_owned(),
+        format!("{base}://{login}any"),
+    ))
 }
 
 pub(super) async fn connect(args: &StoreArgs, purpose: Purpose) -> Result<Box<dyn Backend>> {
@@ -137,7 +148,11 @@ impl Backend for Redis {
             let mut cursor = 0_u64;
             loop {
                 let mut scan = cmd("SCAN");
-                scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1_000);
+                scan.arg(cursor)
+                    .arg("MATCH")
+                    .arg(&pattern)
+                    .arg("COUNT")
+                    .arg(1_000);
                 let (next, keys): (u64, Vec<Vec<u8>>) = ask(&mut node, &scan).await?;
                 for key in keys {
                     let () = ask(&mut node, cmd("UNLINK").arg(key)).await?;
@@ -180,7 +195,8 @@ impl Redis {
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(Some(self.timeout));
         let node = client.get_multiplexed_async_connection_with_config(&config);
-        node.await.map_err(|error| unanswered("a connection", error))
+        node.await
+            .map_err(|error| unanswered("a connection", error))
     }
 
     async fn examine_node(&self, url: &str, findings: &mut Findings) -> Result<()> {
@@ -304,7 +320,9 @@ fn is_local(url: &str) -> bool {
     let url = StoreUrl::from(url.to_owned());
     let host = url.login_and_rest().1;
     url.scheme().contains("unix")
-        || ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local))
+        || ["127.", "localhost", "[::1]"]
+            .iter()
+            .any(|local| host.starts_with(local))
 }
 
 #[cfg(test)]
@@ -328,8 +346,15 @@ mod tests {
         let sentinels = vec!["redis://a:1".to_owned(), "redis://b".to_owned()];
         let group = Address::Sentinel(sentinels, "main".into(), "redis://me:p@any".into());
         assert!(read("redis-sentinel://me:p@a:1,b/main") == group);
-        for wrong in ["redis-cluster://", "redis-sentinel://a:1", "redis-sentinel:///main"] {
-            assert!(address(&StoreUrl::from(wrong.to_owned())).is_err(), "{wrong}");
+        for wrong in [
+            "redis-cluster://",
+            "redis-sentinel://a:1",
+            "redis-sentinel:///main",
+        ] {
+            assert!(
+                address(&StoreUrl::from(wrong.to_owned())).is_err(),
+                "{wrong}"
+            );
         }
     }
 

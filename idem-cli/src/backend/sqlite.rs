@@ -62,7 +62,10 @@ impl Backend for Sqlite {
 
     async fn examine(&self, findings: &mut Findings) -> Result<()> {
         let version = self.ask("SELECT sqlite_version()").await?;
-        findings.ok("version", format!("SQLite {version}, schema {SCHEMA_VERSION}"));
+        findings.ok(
+            "version",
+            format!("SQLite {version}, schema {SCHEMA_VERSION}"),
+        );
         let mode = self.ask("PRAGMA journal_mode").await?;
         let level = match &*mode {
             "wal" | "delete" | "truncate" | "persist" => Level::Ok,
@@ -77,8 +80,14 @@ impl Backend for Sqlite {
             _ => "EXTRA",
         };
         let (level, advice) = match synchronous {
-            "OFF" => (Level::Error, "a power failure loses completions and may damage the file"),
-            "NORMAL" => (Level::Warning, "a power failure loses the last completions; set FULL"),
+            "OFF" => (
+                Level::Error,
+                "a power failure loses completions and may damage the file",
+            ),
+            "NORMAL" => (
+                Level::Warning,
+                "a power failure loses the last completions; set FULL",
+            ),
             _ => (Level::Ok, ""),
         };
         findings.setting("synchronous", synchronous, (level, advice));

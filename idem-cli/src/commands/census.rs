@@ -144,11 +144,17 @@ mod tests {
         for id in 0..5 {
             let operation = if id == 0 { "refund" } else { "pay" };
             let key = Key::new("tenant", operation, id.to_string()).unwrap();
-            let claim = store.claim(&ClaimRequest::new(key, Fingerprint::raw("1"))).await.unwrap();
+            let claim = store
+                .claim(&ClaimRequest::new(key, Fingerprint::raw("1")))
+                .await
+                .unwrap();
             let claim = claim.acquired().unwrap();
             if id > 2 {
                 let response = Response::new(200, "12345");
-                store.complete(&claim, &response, Duration::from_secs(60)).await.unwrap();
+                store
+                    .complete(&claim, &response, Duration::from_secs(60))
+                    .await
+                    .unwrap();
             }
         }
         store
@@ -158,7 +164,9 @@ mod tests {
     async fn records_are_counted_by_state_and_operation() {
         let store = store().await;
         let admin = store.admin().unwrap();
-        let census = Census::take(admin, &RecordFilter::new(), 100, None).await.unwrap();
+        let census = Census::take(admin, &RecordFilter::new(), 100, None)
+            .await
+            .unwrap();
         assert!(census.seen.is_complete);
         assert_eq!((census.all.total, census.seen.looked_at), (5, 5));
         assert_eq!(census.all.of(SummaryState::InFlight), 3);
@@ -167,7 +175,9 @@ mod tests {
         assert_eq!(census.oldest_in_flight.unwrap().key.operation(), "refund");
         assert_eq!((census.all.claims, census.all.results), (0, 0));
         let since = Some(Timestamp::from_micros(0));
-        let census = Census::take(admin, &RecordFilter::new(), 100, since).await.unwrap();
+        let census = Census::take(admin, &RecordFilter::new(), 100, since)
+            .await
+            .unwrap();
         assert_eq!((census.all.claims, census.all.results), (5, 2));
     }
 
@@ -175,7 +185,9 @@ mod tests {
     async fn a_bounded_census_says_so() {
         let store = store().await;
         let admin = store.admin().unwrap();
-        let census = Census::take(admin, &RecordFilter::new(), 2, None).await.unwrap();
+        let census = Census::take(admin, &RecordFilter::new(), 2, None)
+            .await
+            .unwrap();
         assert_eq!((census.seen.looked_at, census.seen.is_complete), (2, false));
     }
 }

@@ -64,11 +64,18 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
         return run_again(args);
     }
     let harness = Operators::open(args).await?;
-    let settings = options.seed.map_or_else(Settings::new, |seed| Settings::new().with_seed(seed));
+    let settings = options
+        .seed
+        .map_or_else(Settings::new, |seed| Settings::new().with_seed(seed));
     let wanted = options.filter.as_deref().unwrap_or_default();
-    let chosen: Vec<_> = cases().filter(|case| case.full_name().contains(wanted)).collect();
+    let chosen: Vec<_> = cases()
+        .filter(|case| case.full_name().contains(wanted))
+        .collect();
     if chosen.is_empty() {
-        return Err(Failure::usage(format!("no case has a name with {}", text::plain(wanted))));
+        return Err(Failure::usage(format!(
+            "no case has a name with {}",
+            text::plain(wanted)
+        )));
     }
     output.line(format!(
         "{place}: {} cases, {} at a time, seed {}",
@@ -81,15 +88,20 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     let threads = usize::from(options.threads);
     // The cases have runtimes of their own.
     let outcomes = tokio::task::spawn_blocking(move || all(&harness, &settings, &chosen, threads));
-    let outcomes = outcomes.await.map_err(|error| Failure::store(format!("the suite: {error}")))?;
+    let outcomes = outcomes
+        .await
+        .map_err(|error| Failure::store(format!("the suite: {error}")))?;
     report(&outcomes, began.elapsed(), output)?;
-    let failed = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
+    let failed = outcomes
+        .iter()
+        .any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
     Ok(if failed { Exit::Problems } else { Exit::Done })
 }
 
 /// Starts this program once more, with the store in its environment.
 fn run_again(args: &StoreArgs) -> Result<Exit> {
-    let own = |error: std::io::Error| Failure::store(format!("cannot start this program again: {error}"));
+    let own =
+        |error: std::io::Error| Failure::store(format!("cannot start this program again: {error}"));
     let program = std::env::current_exe().map_err(own)?;
     let status = Command::new(program)
         .args(std::env::args_os().skip(1))
@@ -119,9 +131,16 @@ fn all(
         while let Some(case) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = run_case(harness, case, settings);
             if let Outcome::Failed(message) = &outcome {
-                let _ = complain(&format!("FAILED {}: {}", case.full_name(), text::lines(message)));
+                let _ = complain(&format!(
+                    "FAILED {}: {}",
+                    case.full_name(),
+                    text::lines(message)
+                ));
             }
-            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((*case, outcome));
+            outcomes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((*case, outcome));
         }
     };
     std::thread::scope(|scope| {
@@ -129,7 +148,9 @@ fn all(
             scope.spawn(work);
         }
     });
-    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut outcomes = outcomes
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_by_key(|(case, _)| case.full_name());
     outcomes
 }

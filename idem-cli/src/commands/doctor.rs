@@ -29,7 +29,11 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
                     if failure.exit() == Exit::Store {
                         return Err(failure);
                     }
-                    findings.error("schema", "not as this version needs it", failure.to_string());
+                    findings.error(
+                        "schema",
+                        "not as this version needs it",
+                        failure.to_string(),
+                    );
                 }
             }
             backend.examine(&mut findings).await?;
@@ -41,11 +45,16 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
         Err(failure) => return Err(failure),
     }
     report(&findings, output)?;
-    let has_warnings = findings.all().iter().any(|finding| finding.level != Level::Ok);
-    Ok(match findings.has_errors() || (options.strict && has_warnings) {
-        true => Exit::Problems,
-        false => Exit::Done,
-    })
+    let has_warnings = findings
+        .all()
+        .iter()
+        .any(|finding| finding.level != Level::Ok);
+    Ok(
+        match findings.has_errors() || (options.strict && has_warnings) {
+            true => Exit::Problems,
+            false => Exit::Done,
+        },
+    )
 }
 
 fn report(findings: &Findings, output: Output) -> Result<()> {
@@ -64,7 +73,11 @@ fn report(findings: &Findings, output: Output) -> Result<()> {
         })
         .collect();
     output.table(&["CHECK", "STATE", "FOUND"], &rows)?;
-    let mut advice = findings.all().iter().filter(|finding| finding.advice.is_some()).peekable();
+    let mut advice = findings
+        .all()
+        .iter()
+        .filter(|finding| finding.advice.is_some())
+        .peekable();
     if advice.peek().is_some() {
         output.line("")?;
     }

@@ -31,7 +31,10 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     if options.dry_run {
         return dry_run(args, options.most, output).await;
     }
-    confirm("Fail all claims whose lease has ended and whose work must not run again?", options.yes)?;
+    confirm(
+        "Fail all claims whose lease has ended and whose work must not run again?",
+        options.yes,
+    )?;
     let store = open(args).await?;
     let failed = store.sweep_all().await?;
     output.json(&json!({ "failed": failed }))?;

@@ -129,7 +129,9 @@ fn print(output: Output, rows: &[Vec<String>]) -> Result<()> {
     if output.is_json() || rows.is_empty() {
         return Ok(());
     }
-    let columns = ["STATE", "#AGE", "#LEASE", "#TRIES", "#TOKEN", "#BYTES", "KEY", "NOTE"];
+    let columns = [
+        "STATE", "#AGE", "#LEASE", "#TRIES", "#TOKEN", "#BYTES", "KEY", "NOTE",
+    ];
     output.table(&columns, rows)
 }
 

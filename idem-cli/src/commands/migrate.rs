@@ -24,7 +24,10 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     if options.dry_run {
         return dry_run(args, output).await;
     }
-    confirm("Create the tables and indexes that are missing?", options.yes)?;
+    confirm(
+        "Create the tables and indexes that are missing?",
+        options.yes,
+    )?;
     let backend = connect(args, Purpose::Create).await?;
     backend.migrate().await?;
     output.json(&json!({ "migrated": true }))?;

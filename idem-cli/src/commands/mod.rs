@@ -62,7 +62,9 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit> {
 fn admin(store: &dyn IdempotencyStore) -> Result<&dyn RecordAdmin> {
     let missing = || {
         let backend = store.backend();
-        Failure::usage(format!("the store {backend} does not list its records; use a later version"))
+        Failure::usage(format!(
+            "the store {backend} does not list its records; use a later version"
+        ))
     };
     store.admin().ok_or_else(missing)
 }

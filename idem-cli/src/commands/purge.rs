@@ -39,7 +39,10 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     if options.dry_run {
         return dry_run(args, options, output).await;
     }
-    confirm("Delete all records and watermarks whose retention has ended?", options.yes)?;
+    confirm(
+        "Delete all records and watermarks whose retention has ended?",
+        options.yes,
+    )?;
     let store = open(args).await?;
     let records = match options.beside_traffic {
         true => store.purge_beside_traffic().await?,
@@ -47,7 +50,9 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     };
     let watermarks = purge_watermarks(&*store, options.beside_traffic).await?;
     output.json(&json!({ "deleted": { "records": records, "watermarks": watermarks } }))?;
-    output.line(format!("Deleted {records} records and {watermarks} watermarks."))?;
+    output.line(format!(
+        "Deleted {records} records and {watermarks} watermarks."
+    ))?;
     if store.backend() == "redis" {
         output.line("Redis expires its keys by itself.")?;
     }

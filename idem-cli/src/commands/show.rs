@@ -40,8 +40,18 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     };
     let history = store.history(&key).await?;
     let mut value = masked::key(&key);
-    value.insert("record".to_owned(), summary.as_ref().map_or(Value::Null, |summary| secrets.summary(summary)));
-    value.insert("result".to_owned(), record.as_ref().map_or(Value::Null, |record| result(record, secrets)));
+    value.insert(
+        "record".to_owned(),
+        summary
+            .as_ref()
+            .map_or(Value::Null, |summary| secrets.summary(summary)),
+    );
+    value.insert(
+        "result".to_owned(),
+        record
+            .as_ref()
+            .map_or(Value::Null, |record| result(record, secrets)),
+    );
     value.insert("unreadable".to_owned(), json!(unreadable));
     let entries: Vec<_> = history.iter().map(|entry| secrets.audit(entry)).collect();
     value.insert("history".to_owned(), json!(entries));
@@ -49,7 +59,10 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     if !output.is_json() {
         print_key(&key, summary.as_ref(), output, secrets)?;
         if let Some(unreadable) = &unreadable {
-            output.line(format!("\nThe result cannot be read: {}", text::plain(unreadable)))?;
+            output.line(format!(
+                "\nThe result cannot be read: {}",
+                text::plain(unreadable)
+            ))?;
         }
         match &record {
             Some(Record::Completed(done)) => print_response(&done.response, output, secrets)?,
@@ -59,7 +72,9 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
         print_history(&history, output)?;
     }
     match summary.is_none() && history.is_empty() {
-        true => Err(Failure::refused("the key is free: there is no record of it")),
+        true => Err(Failure::refused(
+            "the key is free: there is no record of it",
+        )),
         false => Ok(Exit::Done),
     }
 }
@@ -92,11 +107,20 @@ pub(super) fn print_key(
     fields.push(("token", record.token.to_string()));
     fields.push(("attempts", record.attempts.to_string()));
     let age = when::shown(record.age());
-    fields.push(("created", format!("{} ({age} ago)", when::instant(record.created_at))));
+    fields.push((
+        "created",
+        format!("{} ({age} ago)", when::instant(record.created_at)),
+    ));
     if let Some(ends) = record.lease_ends_at {
         let end = match ends > record.observed_at {
-            true => format!("ends in {}", when::shown(ends.saturating_since(record.observed_at))),
-            false => format!("ended {} ago", when::shown(record.observed_at.saturating_since(ends))),
+            true => format!(
+                "ends in {}",
+                when::shown(ends.saturating_since(record.observed_at))
+            ),
+            false => format!(
+                "ended {} ago",
+                when::shown(record.observed_at.saturating_since(ends))
+            ),
         };
         fields.push(("lease", format!("{} ({end})", when::instant(ends))));
         let policy = match record.on_stale {
@@ -126,7 +150,11 @@ fn print_metadata(metadata: &Metadata, output: Output, secrets: Secrets) -> Resu
     }
     output.line("\nMetadata")?;
     for (name, value) in metadata.iter() {
-        output.line(format!("  {}: {}", text::plain(name), one_line(value.as_bytes(), secrets)))?;
+        output.line(format!(
+            "  {}: {}",
+            text::plain(name),
+            one_line(value.as_bytes(), secrets)
+        ))?;
     }
     Ok(())
 }
@@ -134,7 +162,11 @@ fn print_metadata(metadata: &Metadata, output: Output, secrets: Secrets) -> Resu
 fn print_response(response: &Response, output: Output, secrets: Secrets) -> Result<()> {
     output.line(format!("\nResponse {}", response.status()))?;
     for (name, value) in response.headers() {
-        output.line(format!("  {}: {}", text::plain(name), one_line(value, secrets)))?;
+        output.line(format!(
+            "  {}: {}",
+            text::plain(name),
+            one_line(value, secrets)
+        ))?;
     }
     print_body("Body", response.body(), output, secrets)
 }
@@ -156,7 +188,10 @@ fn print_body(title: &str, body: &[u8], output: Output, secrets: Secrets) -> Res
     match (pretty, std::str::from_utf8(body)) {
         (Ok(pretty), _) => output.line(text::lines(&pretty)),
         (Err(_), Ok(body)) => output.line(text::lines(body)),
-        (Err(_), Err(_)) => output.line(format!("{} bytes that are no text; --json has them in base64", body.len())),
+        (Err(_), Err(_)) => output.line(format!(
+            "{} bytes that are no text; --json has them in base64",
+            body.len()
+        )),
     }
 }
 

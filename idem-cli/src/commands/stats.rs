@@ -32,16 +32,28 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
         true => "all records".to_owned(),
         false => format!("the first {} records; --most looks at more", seen.looked_at),
     };
-    let mut fields = vec![("counted", scope), ("records", census.all.total.to_string())];
+    let mut fields = vec![
+        ("counted", scope),
+        ("records", census.all.total.to_string()),
+    ];
     fields.extend(SummaryState::ALL.map(|state| (state.name(), census.all.of(state).to_string())));
     fields.push(("result bytes", census.all.result_bytes.to_string()));
-    fields.push(("purge backlog", census.all.of(SummaryState::Expired).to_string()));
+    fields.push((
+        "purge backlog",
+        census.all.of(SummaryState::Expired).to_string(),
+    ));
     if let Some(oldest) = &census.oldest_in_flight {
         let path = text::plain(&oldest.key.path());
-        fields.push(("oldest in flight", format!("{path}, {} old", when::shown(oldest.age()))));
+        fields.push((
+            "oldest in flight",
+            format!("{path}, {} old", when::shown(oldest.age())),
+        ));
     }
     output.fields(&fields)?;
-    let ages: Vec<_> = titles().zip(census.ages).map(|(title, count)| vec![title.to_owned(), count.to_string()]).collect();
+    let ages: Vec<_> = titles()
+        .zip(census.ages)
+        .map(|(title, count)| vec![title.to_owned(), count.to_string()])
+        .collect();
     output.line("")?;
     output.table(&["AGE", "#RECORDS"], &ages)?;
     output.line("")?;
@@ -49,8 +61,16 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     Ok(Exit::Done)
 }
 
-const OPERATION_COLUMNS: [&str; 8] =
-    ["OPERATION", "#IN FLIGHT", "#STALE", "#COMPLETED", "#FAILED", "#EXPIRED", "#UNREADABLE", "#BYTES"];
+const OPERATION_COLUMNS: [&str; 8] = [
+    "OPERATION",
+    "#IN FLIGHT",
+    "#STALE",
+    "#COMPLETED",
+    "#FAILED",
+    "#EXPIRED",
+    "#UNREADABLE",
+    "#BYTES",
+];
 
 fn titles() -> impl Iterator<Item = &'static str> {
     AGES.iter().map(|(_, title)| *title).chain(["older"])
@@ -71,11 +91,16 @@ fn operations(census: &Census) -> Vec<Vec<String>> {
 
 fn states(counts: &Counts) -> Map<String, Value> {
     let states = SummaryState::ALL.into_iter();
-    states.map(|state| (state.name().to_owned(), json!(counts.of(state)))).collect()
+    states
+        .map(|state| (state.name().to_owned(), json!(counts.of(state))))
+        .collect()
 }
 
 fn value(census: &Census) -> Value {
-    let ages: Vec<_> = titles().zip(census.ages).map(|(age, records)| json!({ "age": age, "records": records })).collect();
+    let ages: Vec<_> = titles()
+        .zip(census.ages)
+        .map(|(age, records)| json!({ "age": age, "records": records }))
+        .collect();
     let operations: Map<_, _> = census
         .operations
         .iter()

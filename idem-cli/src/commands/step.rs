@@ -91,7 +91,8 @@ impl FromStr for Token {
             return Ok(Self::Current);
         }
         let number = text.parse::<i64>().ok().filter(|number| *number > 0);
-        let number = number.ok_or_else(|| "a token is a positive number, or `current`".to_owned())?;
+        let number =
+            number.ok_or_else(|| "a token is a positive number, or `current`".to_owned())?;
         Ok(Self::Number(FencingToken::from_i64(number)))
     }
 }
@@ -190,11 +191,15 @@ fn question(step: &ForcedStep) -> String {
 fn obstacle(step: &ForcedStep, record: &RecordSummary) -> String {
     let (wanted, token, state) = (step.token(), record.token, record.state);
     if wanted != token {
-        return format!("the record has the token {token}, not {wanted}: another holder has the key; nothing was changed");
+        return format!(
+            "the record has the token {token}, not {wanted}: another holder has the key; nothing was changed"
+        );
     }
     let name = step.action().name();
     let advice = match step.action() {
-        ForcedAction::Delete => "`delete` is for completed and failed records, `release` for those in flight",
+        ForcedAction::Delete => {
+            "`delete` is for completed and failed records, `release` for those in flight"
+        }
         _ => "it is for records in flight; `delete` removes a completed or failed one",
     };
     format!("`{name}` does not apply to a record that is {state}: {advice}; nothing was changed")

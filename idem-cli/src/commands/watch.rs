@@ -94,7 +94,11 @@ fn print(
     let at = census.observed_at.map(when::instant).unwrap_or_default();
     let every = when::shown(options.every);
     let place = args.url()?;
-    let _ = writeln!(screen, "{place}  every {every}  {at}\n{} records{scope}\n", census.all.total);
+    let _ = writeln!(
+        screen,
+        "{place}  every {every}  {at}\n{} records{scope}\n",
+        census.all.total
+    );
     let mut operations: Vec<_> = census.operations.iter().collect();
     operations.sort_by_key(|(_, counts)| std::cmp::Reverse((counts.claims, counts.total)));
     let mut rows: Vec<_> = operations
@@ -102,17 +106,32 @@ fn print(
         .map(|(name, counts)| row(text::plain(name), counts, window))
         .collect();
     rows.push(row("(all)".to_owned(), &census.all, window));
-    let columns = ["OPERATION", "#CLAIMS/S", "#RESULTS/S", "#IN FLIGHT", "#STALE", "#COMPLETED", "#FAILED", "#EXPIRED"];
+    let columns = [
+        "OPERATION",
+        "#CLAIMS/S",
+        "#RESULTS/S",
+        "#IN FLIGHT",
+        "#STALE",
+        "#COMPLETED",
+        "#FAILED",
+        "#EXPIRED",
+    ];
     screen.push_str(&output::table(&columns, &rows));
     if let Some(oldest) = &census.oldest_in_flight {
         let path = text::plain(&oldest.key.path());
-        let _ = writeln!(screen, "\noldest in flight: {path}, {} old, {}", when::shown(oldest.age()), oldest.state);
+        let _ = writeln!(
+            screen,
+            "\noldest in flight: {path}, {} old, {}",
+            when::shown(oldest.age()),
+            oldest.state
+        );
     }
     output::write(screen.as_bytes())
 }
 
 fn row(name: String, counts: &Counts, window: Duration) -> Vec<String> {
-    let shown = |count| rate(count, window).map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+    let shown =
+        |count| rate(count, window).map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
     let of = |state| counts.of(state).to_string();
     vec![
         name,
@@ -143,7 +162,9 @@ fn value(census: &Census, window: Duration) -> serde_json::Value {
         })
     };
     let operations = census.operations.iter();
-    let operations: Map<_, _> = operations.map(|(name, counts)| (name.clone(), of(counts))).collect();
+    let operations: Map<_, _> = operations
+        .map(|(name, counts)| (name.clone(), of(counts)))
+        .collect();
     let oldest = census.oldest_in_flight.as_ref();
     json!({
         "observed_at": census.observed_at.map(when::instant),

@@ -86,7 +86,12 @@ impl Findings {
 
     /// Reports that something could not be seen.
     pub(crate) fn unseen(&mut self, check: &'static str, advice: impl Into<String>) {
-        self.add(check, Level::Warning, "not visible".to_owned(), Some(advice.into()));
+        self.add(
+            check,
+            Level::Warning,
+            "not visible".to_owned(),
+            Some(advice.into()),
+        );
     }
 
     fn add(&mut self, check: &'static str, level: Level, found: String, advice: Option<String>) {
@@ -140,9 +145,7 @@ pub(crate) struct ClockReading {
 
 impl ClockReading {
     /// Takes a reading: `ask` returns the server's microseconds since 1970.
-    pub(crate) async fn take<E>(
-        ask: impl Future<Output = Result<i64, E>>,
-    ) -> Result<Self, E> {
+    pub(crate) async fn take<E>(ask: impl Future<Output = Result<i64, E>>) -> Result<Self, E> {
         let (before, began) = (now(), Instant::now());
         let server = ask.await?;
         Ok(Self {

@@ -26,7 +26,9 @@ impl Operators {
     /// Connects once, so that a bad URL is one error, and no case's.
     pub(super) async fn open(args: &StoreArgs) -> Result<Self> {
         if args.url()?.as_str().contains(":memory:") {
-            return Err(Failure::usage("a database in memory cannot be certified; name a file"));
+            return Err(Failure::usage(
+                "a database in memory cannot be certified; name a file",
+            ));
         }
         let kind = Kind::of(args)?;
         let purpose = match kind {
@@ -43,7 +45,11 @@ impl Operators {
         Self { args, profile }
     }
 
-    async fn connect(&self, namespace: &str, purpose: Purpose) -> Result<Box<dyn Backend>, BoxError> {
+    async fn connect(
+        &self,
+        namespace: &str,
+        purpose: Purpose,
+    ) -> Result<Box<dyn Backend>, BoxError> {
         let args = self.args.with_namespace(namespace)?;
         let opened = connect(&args, purpose).await;
         opened.map_err(|failure| failure.to_string().into())
@@ -92,7 +98,10 @@ impl Harness for Operators {
     async fn create(&self) -> Result<String, BoxError> {
         let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
         let namespace = format!("{PREFIX}{:016x}", random as u64);
-        self.connect(&namespace, Purpose::Create).await?.migrate().await?;
+        self.connect(&namespace, Purpose::Create)
+            .await?
+            .migrate()
+            .await?;
         Ok(namespace)
     }
 
