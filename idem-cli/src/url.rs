@@ -104,7 +104,8 @@ fn begins_url(text: &str) -> bool {
 /// Replaces the arguments that hold a URL within a text that quotes them.
 pub(crate) fn without_secrets(text: &str, args: impl Iterator<Item = String>) -> String {
     let mut text = text.to_owned();
-    for arg in args.filter(|arg| arg.contains("://") || arg.contains('@')) {
+    let may_be_url = |arg: &String| ["://", "@", "sqlite:"].iter().any(|mark| arg.contains(mark));
+    for arg in args.filter(may_be_url) {
         let value = match arg.split_once('=') {
             Some((name, value)) if name.starts_with("--") => value,
             _ => &arg,

@@ -64,7 +64,7 @@ async fn records_are_listed_filtered_and_paged() {
     for id in ["1", "2", "3"] {
         completed(&file.store, &key(id)).await;
     }
-    claimed(&file.store, &key("4")).await;
+    drop(claimed(&file.store, &key("4")).await);
     failed(&file.store, &key("5")).await;
     let count = |args: &[&str]| {
         let args: Vec<_> = ["ls"].iter().chain(args).copied().collect();
@@ -78,7 +78,7 @@ async fn records_are_listed_filtered_and_paged() {
     assert_eq!(count(&["--operation", "pay", "--all"]), 5);
     assert_eq!(count(&["--min-age", "10m"]), 0);
     let mut seen = Vec::new();
-    let mut cursor = None;
+    let mut cursor: Option<String> = None;
     loop {
         let mut args = vec!["ls", "--limit", "2"];
         if let Some(cursor) = &cursor {
@@ -184,7 +184,7 @@ async fn a_dead_workers_key_is_released_and_its_late_answer_refused() {
 #[tokio::test]
 async fn forced_steps_need_a_token_or_a_person() {
     let file = File::new().await;
-    claimed(&file.store, &key("1")).await;
+    drop(claimed(&file.store, &key("1")).await);
     let args = ["release", "tenant:pay:1", "--reason", "worker gone"];
     file.idem(&args).ends(2).complains("--yes");
     let yes: Vec<_> = args.into_iter().chain(["--yes"]).collect();
@@ -240,7 +240,7 @@ async fn a_key_is_failed_and_then_deleted() {
     let shown = file.json(&["show", "tenant:pay:1"]).ends(0).value();
     assert!(shown["record"].is_null());
     assert_eq!(shown["history"].as_array().unwrap().len(), 2);
-    claimed(&file.store, &key("1")).await;
+    drop(claimed(&file.store, &key("1")).await);
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn abandoned_claims_are_counted_and_failed() {
     let lease = Duration::from_millis(1);
     for (id, policy) in [("1", StalePolicy::Fail), ("2", StalePolicy::TakeOver)] {
         let request = request(&key(id)).with_lease(lease).with_on_stale(policy);
-        file.store.claim(&request).await.unwrap();
+        drop(file.store.claim(&request).await.unwrap());
     }
     tokio::time::sleep(Duration::from_millis(20)).await;
     let dry = file
@@ -296,7 +296,7 @@ async fn abandoned_claims_are_counted_and_failed() {
 async fn stats_count_by_state_operation_and_age() {
     let file = File::new().await;
     completed(&file.store, &key("1")).await;
-    claimed(&file.store, &key("2")).await;
+    drop(claimed(&file.store, &key("2")).await);
     let stats = file.json(&["stats"]).ends(0).value();
     assert_eq!(stats["states"]["completed"], 1);
     assert_eq!(stats["operations"]["pay"]["in_flight"], 1);
@@ -315,7 +315,7 @@ async fn stats_count_by_state_operation_and_age() {
 #[tokio::test]
 async fn watch_prints_rates_from_the_second_sample_on() {
     let file = File::new().await;
-    claimed(&file.store, &key("1")).await;
+    drop(claimed(&file.store, &key("1")).await);
     let url = file.url();
     let watching = std::thread::spawn(move || {
         idem_at(

@@ -93,7 +93,7 @@ async fn results_and_metadata_are_masked_unless_revealed() {
     let file = File::new().await;
     completed(&file.store, &key("1")).await;
     failed(&file.store, &key("2")).await;
-    claimed(&file.store, &key("3")).await;
+    drop(claimed(&file.store, &key("3")).await);
     let step = [
         "release",
         "tenant:pay:3",
@@ -172,7 +172,7 @@ async fn hostile_keys_are_listed_shown_and_released() {
     ];
     for id in hostile {
         let key = Key::new(id, "pay", id).unwrap();
-        claimed(&file.store, &key).await;
+        drop(claimed(&file.store, &key).await);
         let shown = file.json(&["show", "--", id, "pay", id]).ends(0).value();
         assert_eq!(shown["record"]["id"], id);
         let path = file.json(&["show", "--", &key.path()]).ends(0).value();
