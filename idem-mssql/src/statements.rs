@@ -33,7 +33,7 @@ idem_sql::statements! {
         get: sql::GET,
         summary: sql::SUMMARY,
         list: sql::LIST,
-        forget: sql::FORGET,
+        force: sql::FORCE,
         checkpoint: sql::CHECKPOINT,
         last_checkpoint: sql::LAST_CHECKPOINT,
         advance: sql::ADVANCE,

@@ -102,7 +102,7 @@ idem_sql::statements! {
         abandoned: sql::ABANDONED,
         summary: sql::SUMMARY,
         list: sql::LIST,
-        forget: sql::FORGET,
+        force: sql::FORCE,
         checkpoint: sql::CHECKPOINT,
         last_checkpoint: sql::LAST_CHECKPOINT,
         watermark: sql::WATERMARK,

@@ -2,9 +2,9 @@
 
 use std::pin::Pin;
 
-use idem_core::admin::{Cursor, RecordFilter, RecordPage, RecordSummary};
-use idem_core::backend::check;
-use idem_core::{AttemptId, BoxError, Effect, Error, ErrorKind, FencingToken, Key, Result};
+use idem_core::admin::{Cursor, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState};
+use idem_core::backend::{FinalResult, check};
+use idem_core::{BoxError, Effect, Error, ErrorKind, Key, Result};
 
 use crate::cells::{Columns, Row};
 use crate::operations::{Operations, Read, Write};
@@ -16,9 +16,8 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// The bytes of the result, after the columns of the record.
 const RESULT_BYTES: usize = Columns::AFTER;
-const ATTEMPT: usize = RESULT_BYTES + 1;
 /// Scope, operation and id, as texts or as their bytes.
-const KEY: usize = ATTEMPT + 1;
+const KEY: usize = RESULT_BYTES + 1;
 
 /// Reads a page of records in the order of the primary key.
 ///
@@ -66,7 +65,7 @@ pub fn list<'a, O: Operations>(
     })
 }
 
-/// Reads the record, expired or not, and its attempt.
+/// Reads the record, expired or not.
 ///
 /// # Errors
 ///
@@ -75,32 +74,40 @@ pub fn held<'a, O: Operations>(
     operations: &'a O,
     session: &'a mut O::Session<'_>,
     key: &'a Key,
-) -> Boxed<'a, Option<(RecordSummary, AttemptId)>> {
+) -> Boxed<'a, Option<RecordSummary>> {
     Box::pin(async move {
         let values = Values::of_key(key);
-        let row = operations.read(session, key, Read::Summary, &values);
-        let Some(row) = row.await? else {
-            return Ok(None);
-        };
-        let attempt = AttemptId::try_from(Columns::of(&row).bytes(ATTEMPT)?)?;
-        Ok(summary(&row, key.clone())?.map(|summary| (summary, attempt)))
+        let row = operations
+            .read(session, key, Read::Summary, &values)
+            .await?;
+        row.map_or(Ok(None), |row| summary(&row, key.clone()))
     })
 }
 
-/// Makes a sealed record with this token a released one; returns whether there was one.
+/// Takes a forced step on the record with its token and the state that was seen; returns whether
+/// there was one.
 ///
 /// # Errors
 ///
-/// As for a release.
-pub fn forget<'a, O: Operations>(
+/// As for a release or a failure.
+pub fn take<'a, O: Operations>(
     operations: &'a O,
     session: &'a mut O::Session<'_>,
-    key: &'a Key,
-    token: FencingToken,
+    step: &'a ForcedStep,
+    seen: SummaryState,
 ) -> Boxed<'a, bool> {
     Box::pin(async move {
-        let values = Values::of_key(key).with(Parameter::Token, token.as_i64());
-        let written = operations.write(session, key, Write::Forget, &values);
+        let Some(seen) = seen.stored() else {
+            return Ok(false);
+        };
+        let result = FinalResult::forced(step.action(), &operations.limits())?;
+        let topic = operations.topic(step.key());
+        let values = Values::of_key(step.key())
+            .with_result(&result)
+            .with(Parameter::Token, step.token().as_i64())
+            .with(Parameter::Seen, seen)
+            .with(Parameter::Topic, Value::OptionalText(topic.as_deref()));
+        let written = operations.write(session, step.key(), Write::Force, &values);
         Ok(written.await?.is_some())
     })
 }
@@ -141,15 +148,17 @@ macro_rules! store_admin {
         |$in:ident, $transaction:ident, $key:ident| $session:expr $(,)?
     ) => {
         const _: () = {
+            use std::time::Duration;
+
             use $crate::admin;
             use $crate::macros::async_trait;
             use $crate::macros::idem_core::admin::{
-                Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary,
+                Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
             };
             use $crate::macros::idem_core::backend::{FinalResult, ForcedSteps, force};
             use $crate::macros::idem_core::{
-                AttemptId, ClaimOutcome, ClaimRequest, FencingToken, Finish, IdempotencyStore as _,
-                Key, RecordAdmin, Result,
+                Claim, ClaimOutcome, ClaimRequest, IdempotencyStore as _, Key, RecordAdmin,
+                Response, Result,
             };
             use $crate::operations::Operations as _;
             use $crate::transactions::{TransactionSource, Transactions};
@@ -161,7 +170,7 @@ macro_rules! store_admin {
 
             #[async_trait]
             impl ForcedSteps for Steps<'_> {
-                async fn held(&mut self, key: &Key) -> Result<Option<(RecordSummary, AttemptId)>> {
+                async fn held(&mut self, key: &Key) -> Result<Option<RecordSummary>> {
                     let ($in, $transaction, $key) = (self.store, &mut *self.transaction, key);
                     let mut session = $session?;
                     admin::held(&*self.store.operations, &mut session, key).await
@@ -174,9 +183,14 @@ macro_rules! store_admin {
                     self.store.operations.claim(&mut session, request).await
                 }
 
-                async fn finish(&mut self, item: &Finish) -> Result<()> {
-                    let result = FinalResult::new(item, &self.store.limits())?;
-                    let claim = item.claim();
+                async fn complete(
+                    &mut self,
+                    claim: &Claim,
+                    response: &Response,
+                    retention: Duration,
+                ) -> Result<()> {
+                    let limits = self.store.limits();
+                    let result = FinalResult::completed(response, retention, &limits)?;
                     let ($in, $transaction, $key) =
                         (self.store, &mut *self.transaction, claim.key());
                     let mut session = $session?;
@@ -184,10 +198,11 @@ macro_rules! store_admin {
                     operations.finish(&mut session, claim, &result).await
                 }
 
-                async fn forget(&mut self, key: &Key, token: FencingToken) -> Result<bool> {
-                    let ($in, $transaction, $key) = (self.store, &mut *self.transaction, key);
+                async fn take(&mut self, step: &ForcedStep, seen: SummaryState) -> Result<bool> {
+                    let ($in, $transaction, $key) =
+                        (self.store, &mut *self.transaction, step.key());
                     let mut session = $session?;
-                    admin::forget(&*self.store.operations, &mut session, key, token).await
+                    admin::take(&*self.store.operations, &mut session, step, seen).await
                 }
             }
 
@@ -226,8 +241,7 @@ macro_rules! store_admin {
 
                 async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
                     let mut session = self.session();
-                    let held = admin::held(&*self.operations, &mut session, key).await;
-                    let summary = held.map(|held| held.map(|(summary, _)| summary));
+                    let summary = admin::held(&*self.operations, &mut session, key).await;
                     summary.map_err(|error| error.at($backend, "summary"))
                 }
 

@@ -26,8 +26,8 @@ pub enum Write {
     Checkpoint,
     /// Fails the stale record with this token; returns the columns of a record.
     Abandon,
-    /// Makes the sealed record with this token a released one.
-    Forget,
+    /// Fails or releases the live record with this token and this state, whose attempt has no say.
+    Force,
 }
 
 /// A statement that reads one row.
@@ -37,7 +37,7 @@ pub enum Read {
     Owned,
     /// The record.
     Record,
-    /// The record, expired or not, its attempt, and no more of its result than a list needs: see
+    /// The record, expired or not, with no more of its result than a list needs: see
     /// [`list`](Operations::list).
     Summary,
     /// The checkpoint of the record that the claim holds.
@@ -78,8 +78,8 @@ pub trait Operations: Sync {
 
     /// Reads rows behind the key of `values`, in the order of the primary key: the columns of a
     /// record, with the first [`LISTED_RESULT_BYTES`](idem_core::backend::LISTED_RESULT_BYTES) of
-    /// the result unless the record is completed, then the bytes of the result, the attempt id,
-    /// scope, operation and id.
+    /// the result unless the record is completed, then how many bytes the result has, scope,
+    /// operation and id.
     fn list(
         &self,
         session: &mut Self::Session<'_>,

@@ -65,7 +65,7 @@ macro_rules! statements_by_kind {
                     Write::Renew => &self.renew,
                     Write::Checkpoint => &self.checkpoint,
                     Write::Abandon => &self.abandon,
-                    Write::Forget => &self.forget,
+                    Write::Force => &self.force,
                 }
             }
 

@@ -24,7 +24,7 @@ idem_sql::statements! {
         fail_abandoned: sql::FAIL_ABANDONED,
         summary: sql::SUMMARY,
         list: sql::LIST,
-        forget: sql::FORGET,
+        force: sql::FORCE,
         checkpoint: sql::CHECKPOINT,
         last_checkpoint: sql::LAST_CHECKPOINT,
         raised: sql::RAISED,

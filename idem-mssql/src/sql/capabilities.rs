@@ -7,7 +7,7 @@ macro_rules! summary {
     () => {
         "0 AS won, {record r.},
     CASE WHEN r.state <> 1 THEN SUBSTRING(r.result, 1, 4096) END AS result, @now AS now,
-    COALESCE(CAST(DATALENGTH(r.result) AS bigint), 0) AS bytes, r.attempt_id, r.scope, r.operation, r.id
+    COALESCE(CAST(DATALENGTH(r.result) AS bigint), 0) AS bytes, r.scope, r.operation, r.id
 FROM {table} AS r
 WHERE "
     };
@@ -39,11 +39,17 @@ ORDER BY scope, operation, id;
 ",
 );
 
-/// As a release, of a sealed record, by its token: nobody else has acquired the key since.
-pub(crate) const FORGET: &str = "UPDATE {table} SET
-    state = 3, expires_at = 0, purge_at = @now, sweep_at = NULL, result = NULL
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = "UPDATE {table} SET
+    state = {state}, sweep_at = NULL, purge_at = @now + {retention},
+    attempt_id = 0x00000000000000000000000000000000,
+    result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+    sealed_at = CASE WHEN {state} = 3 THEN sealed_at ELSE @now END,
+    expires_at = CASE WHEN {state} = 3 THEN 0 ELSE @now + {retention} END
 OUTPUT 1
-WHERE {key } AND token = {token} AND state IN (1, 2) AND expires_at > @now;
+WHERE {key } AND token = {token} AND state = {seen} AND expires_at > @now;
 ";
 
 /// One row comes back when the claim was held; ownership is checked on the locked row. A takeover

@@ -9,7 +9,7 @@ macro_rules! summary {
     sweep_at IS NOT NULL, sealed_at, metadata, CASE WHEN state <> 1 THEN LEFT(result, 4096) END, ",
             now!(),
             ",
-    COALESCE(LENGTH(result), 0), attempt_id, scope, operation, id
+    COALESCE(LENGTH(result), 0), scope, operation, id
 FROM {table} WHERE "
         )
     };
@@ -36,14 +36,25 @@ UNION ALL
 ORDER BY scope, operation, id LIMIT {limit}",
 );
 
-/// As a release, of a sealed record, by its token: nobody else has acquired the key since.
-pub(crate) const FORGET: &str = concat!(
-    "{brief}UPDATE {table} SET state = 3, expires_at = 0, purge_at = ",
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = concat!(
+    "{brief}UPDATE {table} SET state = {state}, sweep_at = NULL,
+    attempt_id = x'00000000000000000000000000000000',
+    result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+    sealed_at = CASE WHEN {state} = 3 THEN sealed_at ELSE ",
     now!(),
-    ", sweep_at = NULL, result = NULL
+    " END,
+    expires_at = CASE WHEN {state} = 3 THEN 0 ELSE ",
+    now!(),
+    " + {retention} END,
+    purge_at = ",
+    now!(),
+    " + {retention}
 WHERE ",
     key!(),
-    " AND token = {token} AND state IN (1, 2) AND expires_at > ",
+    " AND token = {token} AND state = {seen} AND expires_at > ",
     now!(),
     "{free}"
 );

@@ -15,7 +15,7 @@ SELECT false, ",
                 "(SELECT now FROM clock)"
             ),
             ",
-    CAST(COALESCE(pg_catalog.octet_length(r.result), 0) AS bigint), r.attempt_id, r.scope, r.operation, r.id
+    CAST(COALESCE(pg_catalog.octet_length(r.result), 0) AS bigint), r.scope, r.operation, r.id
 FROM {table} AS r WHERE "
         )
     };
@@ -34,20 +34,26 @@ pub(crate) const LIST: &str = concat!(
 ORDER BY r.id, r.operation, r.scope LIMIT {limit}",
 );
 
-/// As a release, of a sealed record, by its token: nobody else has acquired the key since.
-pub(crate) const FORGET: &str = concat!(
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = concat!(
     "WITH ",
     bounded_clock!(),
     ",
-forgotten AS (
+forced AS (
     UPDATE {table} AS r
-    SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL, result = NULL
+    SET state = {state}, sweep_at = NULL, purge_at = clock.now + {retention},
+        attempt_id = pg_catalog.decode('00000000000000000000000000000000', 'hex'),
+        result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+        sealed_at = CASE WHEN {state} = 3 THEN r.sealed_at ELSE clock.now END,
+        expires_at = CASE WHEN {state} = 3 THEN 0 ELSE clock.now + {retention} END
     FROM clock
     WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
-        AND r.state IN (1, 2) AND r.expires_at > clock.now
-    RETURNING 1
+        AND r.state = {seen} AND r.expires_at > clock.now
+    RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', {topic}):}
 )
-SELECT 1 FROM forgotten{restore:1}",
+SELECT one FROM forced{restore:1}",
 );
 
 /// One row comes back when the claim was held; ownership is checked on the locked row, as by a

@@ -7,7 +7,7 @@ macro_rules! summary {
         concat!(
             "SELECT ",
             columns!("0", "CASE WHEN state <> 1 THEN substr(result, 1, 4096) END"),
-            ", COALESCE(length(result), 0), attempt_id, scope, operation, id FROM {table} WHERE "
+            ", COALESCE(length(result), 0), scope, operation, id FROM {table} WHERE "
         )
     };
 }
@@ -22,13 +22,24 @@ pub(crate) const LIST: &str = concat!(
 ORDER BY id, operation, scope LIMIT {limit}",
 );
 
-/// As a release, of a sealed record, by its token: nobody else has acquired the key since.
-pub(crate) const FORGET: &str = concat!(
-    "UPDATE {table} SET state = 3, expires_at = 0, sweep_at = NULL, result = NULL, purge_at = ",
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = concat!(
+    "UPDATE {table} SET state = {state}, sweep_at = NULL, attempt_id = zeroblob(16),
+    result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+    sealed_at = CASE WHEN {state} = 3 THEN sealed_at ELSE ",
     now!(),
-    " WHERE ",
+    " END,
+    expires_at = CASE WHEN {state} = 3 THEN 0 ELSE ",
+    now!(),
+    " + {retention} END,
+    purge_at = ",
+    now!(),
+    " + {retention}
+WHERE ",
     key!(),
-    " AND token = {token} AND state IN (1, 2) AND expires_at > ",
+    " AND token = {token} AND state = {seen} AND expires_at > ",
     now!(),
     " RETURNING 1",
 );

@@ -1,13 +1,17 @@
 //! Lists and forced steps of a mutant.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use idem_core::admin::{
     Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
 };
-use idem_core::backend::{ForcedSteps, check, encode_failure, encode_response, force};
+use idem_core::backend::{
+    ForcedSteps, check, encode_failure, encode_response, force, whole_millis_as_micros,
+};
 use idem_core::{
-    AttemptId, ClaimOutcome, ClaimRequest, Error, FencingToken, Finish, IdempotencyStore, Key,
-    RecordAdmin, Result, Timestamp,
+    AttemptId, Claim, ClaimOutcome, ClaimRequest, Error, FencingToken, IdempotencyStore, Key,
+    RecordAdmin, Response, Result, Timestamp,
 };
 
 use super::row::{Row, State};
@@ -61,11 +65,11 @@ impl Row {
 }
 
 impl MutantStore {
-    fn summary_now(&self, key: &Key) -> Option<(RecordSummary, AttemptId)> {
+    fn summary_now(&self, key: &Key) -> Option<RecordSummary> {
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let row = shared.rows.get(&self.key(key))?;
-        Some((row.summary(now, self.bug)?, row.attempt))
+        row.summary(now, self.bug)
     }
 
     fn list_now(
@@ -96,24 +100,34 @@ impl MutantStore {
         Ok(RecordPage::of(records, filter, next))
     }
 
-    /// Changes the record with this token, or with any, and does so without a claim.
-    fn change(&self, step: &ForcedStep) {
+    /// Fails or releases the record, if it is as wanted.
+    fn take(&self, step: &ForcedStep, is_wanted: impl Fn(&RecordSummary) -> bool) -> bool {
         let shared = &mut *self.shared();
         let now = self.now(shared);
-        let Some(row) = shared.rows.get_mut(&self.key(step.key())) else {
-            return;
+        let row = shared.rows.get_mut(&self.key(step.key()));
+        let is_wanted = |row: &&mut Row| {
+            let summary = row.summary(now, Bug::None);
+            summary.is_some_and(|summary| is_wanted(&summary))
         };
+        let Some(row) = row.filter(is_wanted) else {
+            return false;
+        };
+        row.attempt = AttemptId::NIL;
         match step.action() {
             ForcedAction::Release | ForcedAction::Delete => {
                 row.state = State::Released;
                 row.expires_at = 0;
             }
-            ForcedAction::Fail { failure, .. } => row.state = State::Failed(failure.clone(), now),
+            ForcedAction::Fail { failure, retention } => {
+                row.state = State::Failed(failure.clone(), now);
+                row.expires_at = now.saturating_add(whole_millis_as_micros(*retention));
+            }
         }
+        true
     }
 
     async fn force_now(&self, step: &ForcedStep) -> Result<Forced> {
-        let before = self.summary_now(step.key()).map(|(before, _)| before);
+        let before = self.summary_now(step.key());
         let is_held = |before: &RecordSummary| match self.bug {
             Bug::ForceIgnoresToken => step.action().applies_to(before.state),
             _ => step.applies_to(before),
@@ -124,7 +138,7 @@ impl MutantStore {
                 Some(before),
             ) if is_held(&before) => {
                 self.dawdle(&[Bug::ForceChecksThenWrites]).await;
-                self.change(step);
+                self.take(step, |_| true);
                 Ok(Forced::Done { before })
             }
             (Bug::ForceLeavesHolder, Some(before)) if is_held(&before) => {
@@ -145,7 +159,7 @@ struct Steps<'s>(&'s MutantStore);
 
 #[async_trait]
 impl ForcedSteps for Steps<'_> {
-    async fn held(&mut self, key: &Key) -> Result<Option<(RecordSummary, AttemptId)>> {
+    async fn held(&mut self, key: &Key) -> Result<Option<RecordSummary>> {
         Ok(self.0.summary_now(key))
     }
 
@@ -153,37 +167,19 @@ impl ForcedSteps for Steps<'_> {
         self.0.claim(request).await
     }
 
-    async fn finish(&mut self, item: &Finish) -> Result<()> {
-        match item {
-            Finish::Complete {
-                claim,
-                response,
-                retention,
-            } => self.0.complete(claim, response, *retention).await,
-            Finish::Fail {
-                claim,
-                failure,
-                retention,
-            } => self.0.fail(claim, failure, *retention).await,
-            Finish::Release { claim } => self.0.release(claim).await,
-        }
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        self.0.complete(claim, response, retention).await
     }
 
-    async fn forget(&mut self, key: &Key, token: FencingToken) -> Result<bool> {
-        let shared = &mut *self.0.shared();
-        let now = self.0.now(shared);
-        let row = shared.rows.get_mut(&self.0.key(key));
-        let is_sealed = |row: &&mut Row| {
-            row.is_live(now)
-                && row.token == token.as_i64()
-                && matches!(row.state, State::Completed(..) | State::Failed(..))
-        };
-        let Some(row) = row.filter(is_sealed) else {
-            return Ok(false);
-        };
-        row.state = State::Released;
-        row.expires_at = 0;
-        Ok(true)
+    async fn take(&mut self, step: &ForcedStep, seen: SummaryState) -> Result<bool> {
+        Ok(self.0.take(step, |summary| {
+            summary.token == step.token() && summary.state.stored() == seen.stored()
+        }))
     }
 }
 
@@ -200,7 +196,7 @@ impl RecordAdmin for MutantStore {
     }
 
     async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
-        Ok(self.summary_now(key).map(|(summary, _)| summary))
+        Ok(self.summary_now(key))
     }
 
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
