@@ -99,7 +99,7 @@ impl File {
 
     /// Runs it for a machine.
     pub(crate) fn json(&self, args: &[&str]) -> Ran {
-        let args: Vec<_> = args.iter().copied().chain(["--json"]).collect();
+        let args: Vec<_> = ["--json"].into_iter().chain(args.iter().copied()).collect();
         self.idem(&args)
     }
 }
