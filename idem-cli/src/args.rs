@@ -88,6 +88,15 @@ impl StoreArgs {
         self.url.as_ref().ok_or_else(missing)
     }
 
+    /// Returns the same without prepared statements, if the store is on PostgreSQL and has them.
+    pub(crate) fn as_unprepared(&self) -> Option<Self> {
+        let scheme = self.url().ok()?.scheme();
+        (scheme.starts_with("postgres") && !self.unprepared).then(|| Self {
+            unprepared: true,
+            ..self.clone()
+        })
+    }
+
     /// Returns the variables that name the same store to another process of this program.
     #[cfg(feature = "certify")]
     pub(crate) fn variables(&self) -> crate::failure::Result<Vec<(&'static str, String)>> {

@@ -28,6 +28,15 @@ impl StoreUrl {
         split_login(&self.0)
     }
 
+    /// Returns whether the first host is this machine, or there is no host.
+    pub(crate) fn is_local(&self) -> bool {
+        let host = self.login_and_rest().1;
+        self.scheme().contains("unix")
+            || ["127.", "localhost", "[::1]", "/"]
+                .iter()
+                .any(|local| host.starts_with(local))
+    }
+
     /// Returns the URL of each node. A comma alone may be part of a password.
     pub(crate) fn nodes(&self) -> Vec<&str> {
         let mut nodes = Vec::new();
@@ -104,7 +113,11 @@ fn begins_url(text: &str) -> bool {
 /// Replaces the arguments that hold a URL within a text that quotes them.
 pub(crate) fn without_secrets(text: &str, args: impl Iterator<Item = String>) -> String {
     let mut text = text.to_owned();
-    let may_be_url = |arg: &String| ["://", "@", "sqlite:"].iter().any(|mark| arg.contains(mark));
+    let may_be_url = |arg: &String| {
+        ["://", "@", "sqlite:"]
+            .iter()
+            .any(|mark| arg.contains(mark))
+    };
     for arg in args.filter(may_be_url) {
         let value = match arg.split_once('=') {
             Some((name, value)) if name.starts_with("--") => value,
@@ -154,6 +167,18 @@ mod tests {
         let text = "unexpected argument '--stre=postgres://me:s3cret@db/idem'";
         let shown = without_secrets(text, args.into_iter().map(str::to_owned));
         assert_eq!(shown, "unexpected argument '--stre=postgres://db/idem'");
+    }
+
+    #[test]
+    fn this_machine_is_recognized() {
+        for local in [
+            "redis://:p@127.0.0.1:1",
+            "mysql://me@localhost/x",
+            "unix:///run/r",
+        ] {
+            assert!(url(local).is_local(), "{local}");
+        }
+        assert!(!url("redis://:localhost@db").is_local());
     }
 
     #[test]

@@ -4,7 +4,6 @@ mod support;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use idem_core::{AttemptId, BoxError, IdempotencyStore, Response};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -115,11 +114,11 @@ impl Server {
     /// Migrates, lists, shows, releases, deletes, counts, and examines.
     async fn work(&self) -> Result<(), BoxError> {
         if !self.name.starts_with("redis") && self.name != "valkey" {
-            self.idem(&["ls"]).ends(2).complains("idem migrate");
-            self.idem(&["verify"]).ends(1);
+            self.idem(&["verify"]).ends(1).complains("idem migrate");
         }
         self.idem(&["migrate", "--yes"]).ends(0);
         self.idem(&["verify"]).ends(0);
+        self.doctor();
         let store = self.store().await?;
         if store.admin().is_none() {
             // A store without lists says so.
@@ -172,8 +171,6 @@ impl Server {
         assert_eq!(stats["states"]["completed"], 1, "{stats}");
         self.idem(&["watch", "--count", "1", "--json"]).ends(0);
         self.idem(&["purge", "--yes", "--json"]).ends(0);
-        self.doctor();
-        tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(())
     }
 

@@ -47,13 +47,10 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
     let parameters = parameters.to_ascii_lowercase();
     let is_off = parameters.contains("tls=false") || parameters.contains("ssl=false");
     let is_on = parameters.contains("tls=true") || parameters.contains("ssl=true");
-    let host = url.login_and_rest().1;
     Ok(Box::new(Mongo {
         store,
         has_tls: is_on || (url.scheme() == "mongodb+srv" && !is_off),
-        is_local: ["127.", "localhost", "[::1]"]
-            .iter()
-            .any(|local| host.starts_with(local)),
+        is_local: url.is_local(),
     }))
 }
 

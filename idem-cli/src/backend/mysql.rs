@@ -25,7 +25,10 @@ const TLS: &str = "SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_cipher', 'Ss
 const CLOCK: &str =
     "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS CHAR)";
 
-struct MySql(MySqlStore);
+struct MySql {
+    store: MySqlStore,
+    is_local: bool,
+}
 
 fn config(args: &StoreArgs) -> Result<Config> {
     let mut config = Config::new()
@@ -46,21 +49,22 @@ pub(super) fn schema(args: &StoreArgs) -> Result<String> {
 
 pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
     let store = MySqlStore::connect(args.url()?.as_str(), config(args)?).await?;
-    Ok(Box::new(MySql(store)))
+    let is_local = args.url()?.is_local();
+    Ok(Box::new(MySql { store, is_local }))
 }
 
 #[async_trait]
 impl Backend for MySql {
     fn store(&self) -> Arc<dyn IdempotencyStore> {
-        Arc::new(self.0.clone())
+        Arc::new(self.store.clone())
     }
 
     async fn migrate(&self) -> idem_core::Result<()> {
-        self.0.migrate().await
+        self.store.migrate().await
     }
 
     async fn verify(&self) -> idem_core::Result<()> {
-        self.0.verify().await
+        self.store.verify().await
     }
 
     async fn examine(&self, findings: &mut Findings) -> Result<()> {
@@ -83,6 +87,7 @@ impl Backend for MySql {
         let tls = self.pairs(TLS).await?;
         let tls = |name: &str| tls.get(name).map(String::as_str).unwrap_or_default();
         match tls("Ssl_cipher") {
+            "" if self.is_local => findings.ok("tls", "not in use, on this machine"),
             "" => findings.warning(
                 "tls",
                 "not in use",
@@ -95,12 +100,12 @@ impl Backend for MySql {
 
     #[cfg(feature = "certify")]
     fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::new(self.0.clone())
+        Arc::new(self.store.clone())
     }
 
     #[cfg(feature = "certify")]
     async fn destroy(&self) -> Result<()> {
-        let config = self.0.config();
+        let config = self.store.config();
         let prefix = config
             .database()
             .map(|name| format!("`{name}`."))
@@ -109,9 +114,9 @@ impl Backend for MySql {
         let script =
             format!("DROP TABLE IF EXISTS {prefix}`{table}`, {prefix}`{table}_watermarks`");
         let dropped = sqlx::raw_sql(sqlx::AssertSqlSafe(script))
-            .execute(self.0.pool())
+            .execute(self.store.pool())
             .await;
-        self.0.close().await;
+        self.store.close().await;
         dropped
             .map(drop)
             .map_err(|error| unanswered("the removal of the tables", error))
@@ -176,7 +181,7 @@ fn role<'s>(findings: &mut Findings, setting: impl Fn(&str) -> &'s str) {
 
 impl MySql {
     async fn pairs(&self, query: &'static str) -> Result<BTreeMap<String, String>> {
-        let rows = sqlx::raw_sql(query).fetch_all(self.0.pool()).await;
+        let rows = sqlx::raw_sql(query).fetch_all(self.store.pool()).await;
         let rows = rows.map_err(|error| unanswered("its settings", error))?;
         Ok(rows
             .iter()
@@ -185,7 +190,7 @@ impl MySql {
     }
 
     async fn clock(&self) -> Result<i64> {
-        let row = sqlx::raw_sql(CLOCK).fetch_one(self.0.pool()).await;
+        let row = sqlx::raw_sql(CLOCK).fetch_one(self.store.pool()).await;
         let row = row.map_err(|error| unanswered("its clock", error))?;
         text(&row, 0)
             .parse()

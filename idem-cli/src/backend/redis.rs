@@ -231,7 +231,9 @@ impl Redis {
         eviction(findings, field("maxmemory"), field("maxmemory_policy"));
         match url.starts_with("rediss") || url.starts_with("valkeys") {
             true => findings.ok("tls", "in use"),
-            false if is_local(url) => findings.ok("tls", "not in use, on this machine"),
+            false if StoreUrl::from(url.to_owned()).is_local() => {
+                findings.ok("tls", "not in use, on this machine")
+            }
             false => findings.warning(
                 "tls",
                 "not in use",
@@ -314,15 +316,6 @@ fn eviction(findings: &mut Findings, limit: &str, policy: &str) {
             "the server drops claims and results when memory is short; `CONFIG SET maxmemory-policy noeviction`",
         ),
     }
-}
-
-fn is_local(url: &str) -> bool {
-    let url = StoreUrl::from(url.to_owned());
-    let host = url.login_and_rest().1;
-    url.scheme().contains("unix")
-        || ["127.", "localhost", "[::1]"]
-            .iter()
-            .any(|local| host.starts_with(local))
 }
 
 #[cfg(test)]

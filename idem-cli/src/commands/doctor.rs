@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::args::StoreArgs;
-use crate::backend::{Purpose, connect};
+use crate::backend::{Backend, Purpose, connect};
 use crate::doctor::{Findings, Level};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
@@ -22,25 +22,17 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     match connect(args, Purpose::Examine).await {
         Ok(backend) => {
             findings.ok("connection", args.url()?.to_string());
-            match backend.verify().await {
-                Ok(()) => findings.ok("schema", "in place, with all privileges"),
-                Err(error) => {
-                    let failure = Failure::from(error);
-                    if failure.exit() == Exit::Store {
-                        return Err(failure);
-                    }
-                    findings.error(
-                        "schema",
-                        "not as this version needs it",
-                        failure.to_string(),
-                    );
-                }
-            }
-            backend.examine(&mut findings).await?;
+            examine(&*backend, &mut findings).await?;
         }
         // The server answers, and its settings are unsuitable; or the URL is.
         Err(failure) if failure.exit() == Exit::Usage && args.url().is_ok() => {
-            findings.error("connection", "refused", failure.to_string());
+            findings.error("connection", "unsuitable", failure.to_string());
+            // Behind a pooler that mixes prepared statements up, the rest can still be seen.
+            if let Some(args) = args.as_unprepared()
+                && let Ok(backend) = connect(&args, Purpose::Examine).await
+            {
+                examine(&*backend, &mut findings).await?;
+            }
         }
         Err(failure) => return Err(failure),
     }
@@ -55,6 +47,24 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
             false => Exit::Done,
         },
     )
+}
+
+async fn examine(backend: &dyn Backend, findings: &mut Findings) -> Result<()> {
+    match backend.verify().await {
+        Ok(()) => findings.ok("schema", "in place, with all privileges"),
+        Err(error) => {
+            let failure = Failure::from(error);
+            if failure.exit() == Exit::Store {
+                return Err(failure);
+            }
+            findings.error(
+                "schema",
+                "not as this version needs it",
+                failure.to_string(),
+            );
+        }
+    }
+    backend.examine(findings).await
 }
 
 fn report(findings: &Findings, output: Output) -> Result<()> {

@@ -106,11 +106,11 @@ impl Findings {
     /// Reports the server's clock beside this machine's.
     pub(crate) fn clock(&mut self, reading: &ClockReading) {
         let (ahead, uncertainty) = reading.offset();
-        let by = when::shown(Duration::from_micros(ahead.unsigned_abs()));
+        let by = small(Duration::from_micros(ahead.unsigned_abs()));
         let side = if ahead < 0 { "behind" } else { "ahead of" };
         let found = format!(
             "{by} {side} this machine's, known to ±{}",
-            when::shown(uncertainty)
+            small(uncertainty)
         );
         if ahead.unsigned_abs() <= 1_000_000 + micros(uncertainty) {
             self.ok("clock", found);
@@ -165,6 +165,14 @@ impl ClockReading {
     /// Returns how long the question took.
     pub(crate) fn round_trip(&self) -> Duration {
         self.round_trip
+    }
+}
+
+/// Shows a duration, in milliseconds if it is below a second.
+fn small(duration: Duration) -> String {
+    match duration < Duration::from_secs(1) {
+        true => format!("{:.1} ms", duration.as_secs_f64() * 1_000.0),
+        false => when::shown(duration),
     }
 }
 
