@@ -1,4 +1,15 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(
+    not(all(
+        feature = "mongo",
+        feature = "mssql",
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "sqlite"
+    )),
+    allow(dead_code, reason = "each kind of store uses a part")
+)]
 
 mod args;
 mod backend;

@@ -178,14 +178,12 @@ pub(crate) fn schema(args: &StoreArgs) -> Result<String> {
 
 /// Returns the error of a question to the server beside the store's. A driver's error may quote
 /// data, so its text is not shown.
-#[allow(dead_code, reason = "not every store has questions of its own")]
 pub(crate) fn unanswered(what: &str, error: impl fmt::Debug) -> Failure {
     drop(error);
     Failure::store(format!("the server did not answer for {what}"))
 }
 
 /// Refuses an option that the kind of store does not have.
-#[allow(dead_code, reason = "only some stores refuse it")]
 pub(crate) fn refuse_schema(args: &StoreArgs, kind: &str) -> Result<()> {
     match args.schema {
         Some(_) => Err(Failure::usage(format!(
