@@ -213,7 +213,10 @@ impl Redis {
             mode => mode,
         };
         findings.ok("version", format!("{product} {version}, {mode}"));
-        let clock = ClockReading::take(time(&mut node)).await?;
+        let mut clock = ClockReading::take(time(&mut node)).await?;
+        for _ in 0..2 {
+            clock = clock.or(ClockReading::take(time(&mut node)).await?);
+        }
         findings.clock(&clock);
         findings.ok("round trip", format!("{:?}", clock.round_trip()));
         match field("role") {

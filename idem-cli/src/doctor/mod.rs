@@ -155,6 +155,14 @@ impl ClockReading {
         })
     }
 
+    /// Returns the reading with the shorter round trip, which knows more.
+    pub(crate) fn or(self, other: Self) -> Self {
+        match other.round_trip < self.round_trip {
+            true => other,
+            false => self,
+        }
+    }
+
     /// Returns by how many microseconds the server is ahead, and how far that may be wrong.
     fn offset(&self) -> (i64, Duration) {
         let half = self.round_trip / 2;
@@ -201,6 +209,15 @@ mod tests {
     fn the_round_trip_brackets_the_servers_clock() {
         assert_eq!(reading(0).offset(), (0, Duration::from_millis(50)));
         assert_eq!(reading(-7).offset().0, -7);
+    }
+
+    #[test]
+    fn the_reading_with_the_shorter_round_trip_counts() {
+        let late = ClockReading {
+            round_trip: Duration::from_secs(1),
+            ..reading(7)
+        };
+        assert_eq!(late.or(reading(3)).offset().0, 3);
     }
 
     #[test]
