@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Redirect;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use idem_core::{IdempotencyStore, Result};
+use tower::ServiceExt;
 
 use crate::console::Console;
 use crate::form::MAX_FORM_BYTES;
@@ -39,13 +40,13 @@ pub fn router(store: Arc<dyn IdempotencyStore>, options: Options) -> Result<Rout
     if base.is_empty() {
         return Ok(pages);
     }
-    // As a service: a merged router would bring its fallback with it.
+    // Behind a handler: a merged router would bring its fallback with it.
     let home = format!("{base}/");
-    let redirect = get(async move || Redirect::permanent(&home));
+    let pages = any(async move |request: Request| pages.oneshot(request).await);
     Ok(Router::new()
-        .route_service(&format!("{base}/"), pages.clone())
-        .route_service(&format!("{base}/{{*path}}"), pages)
-        .route(&base, redirect))
+        .route(&home, pages.clone())
+        .route(&format!("{home}{{*path}}"), pages)
+        .route(&base, get(async move || Redirect::permanent(&home))))
 }
 
 fn pages(console: Arc<Console>) -> Router {
