@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::StoredRecord;
 use crate::{
     Error, Failure, FencingToken, IdempotencyStore, Key, Metadata, Result, StalePolicy, Timestamp,
 };
@@ -64,9 +65,9 @@ pub trait RecordAdmin: IdempotencyStore {
     /// MongoDB where it has transactions, the audit entry commits with the step. Elsewhere the
     /// store writes the entry first: after a crash it stays, with an unknown outcome.
     ///
-    /// *Behaviour*: a release or a deletion makes the key free at once, for any fingerprint, and
-    /// the old holder's late completion is `ClaimLost`. After a forced failure it is
-    /// `AlreadySealed`. Tokens keep growing.
+    /// *Behaviour*: a release or a deletion makes the key free at once, for any fingerprint; a
+    /// failure is replayed from now on. The old holder's late steps are `ClaimLost`. Tokens keep
+    /// growing.
     ///
     /// # Errors
     ///
@@ -101,6 +102,18 @@ pub enum SummaryState {
 }
 
 impl SummaryState {
+    /// Returns the state that the record is stored in, such as
+    /// [`StoredRecord::IN_FLIGHT`]; `None` where the summary does not tell it.
+    #[must_use]
+    pub fn stored(self) -> Option<i64> {
+        match self {
+            Self::InFlight | Self::Stale => Some(StoredRecord::IN_FLIGHT),
+            Self::Completed => Some(StoredRecord::COMPLETED),
+            Self::Failed => Some(StoredRecord::FAILED),
+            Self::Expired | Self::Unreadable => None,
+        }
+    }
+
     /// All states.
     pub const ALL: [Self; 6] = [
         Self::InFlight,

@@ -187,6 +187,11 @@ impl operations::Operations for Operations {
         Ok(rows.into_iter().next())
     }
 
+    async fn list(&self, session: &mut Self::Session<'_>, values: &Values<'_>) -> Result<Vec<Row>> {
+        let query = Query::of(&self.sql.list, values)?;
+        session.rows(query, Access::Read).await
+    }
+
     fn record(row: &Row) -> Result<Option<Record>> {
         Columns::of(row).record().map(Some)
     }

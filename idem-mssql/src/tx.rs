@@ -44,6 +44,11 @@ idem_sql::store_in_transaction! {
     mark: |store, _source| store.operations.in_transaction(client).await,
 }
 
+idem_sql::store_admin! {
+    MssqlStore, BACKEND, MssqlTransactions,
+    |store, transaction, _key| store.operations.in_transaction(transaction).await,
+}
+
 /// How much a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {

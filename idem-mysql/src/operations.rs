@@ -132,6 +132,11 @@ impl operations::Operations for Operations {
         Ok(counts.then_some(row))
     }
 
+    async fn list(&self, session: &mut Self::Session<'_>, values: &Values<'_>) -> Result<Vec<Row>> {
+        let sql = self.sql(session).await?;
+        session.rows(&sql.list.with(values)?, Access::Read).await
+    }
+
     fn record(row: &Row) -> Result<Option<Record>> {
         Columns::of(row)?.record().map(Some)
     }

@@ -5,6 +5,7 @@ use sqlx::mysql::MySqlConnection;
 
 use crate::session::Session;
 use crate::store::{BACKEND, MySqlStore};
+use crate::transaction_retry::MySqlTransactions;
 
 idem_sql::store_in_transaction! {
     /// Operations in a caller's transaction: the record and the caller's own rows commit together.
@@ -45,6 +46,11 @@ idem_sql::store_in_transaction! {
     advance: "As for `advance`, and `Contention` after a deadlock or a lock that another transaction holds.",
     record: |store, key| Ok(store.record_session(transaction, key)),
     mark: |store, _source| Ok(store.session_in(transaction)),
+}
+
+idem_sql::store_admin! {
+    MySqlStore, BACKEND, MySqlTransactions,
+    |store, transaction, _key| Ok(store.session_in(transaction)),
 }
 
 impl MySqlStore {

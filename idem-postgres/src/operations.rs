@@ -156,6 +156,11 @@ impl operations::Operations for Operations {
         Ok(rows.into_iter().next())
     }
 
+    async fn list(&self, session: &mut Self::Session<'_>, values: &Values<'_>) -> Result<Vec<Row>> {
+        let query = self.sql.list.with(values)?;
+        session.rows(query, Access::Read).await
+    }
+
     fn record(row: &Row) -> Result<Option<Record>> {
         row::live_record(Columns::of(row))
     }

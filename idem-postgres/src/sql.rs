@@ -53,10 +53,6 @@ macro_rules! bounded_clock {
     };
 }
 
-mod capabilities;
-
-pub(crate) use capabilities::*;
-
 /// The columns that `row.rs` reads of a record, in this order.
 macro_rules! columns {
     ($result:literal) => {
@@ -72,6 +68,10 @@ macro_rules! columns {
         )
     };
 }
+
+mod capabilities;
+
+pub(crate) use capabilities::*;
 
 macro_rules! insert_columns {
     () => {

@@ -43,6 +43,11 @@ idem_sql::store_in_transaction! {
     mark: |store, key| Ok(store.session_in(transaction, &store.operations.locked_marks, key)),
 }
 
+idem_sql::store_admin! {
+    PostgresStore, BACKEND, PgTransactions,
+    |store, transaction, key| Ok(store.session_in(transaction, &store.operations.locked, key)),
+}
+
 impl PostgresStore {
     fn session_in<'t>(
         &self,

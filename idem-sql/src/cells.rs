@@ -120,6 +120,20 @@ impl<'r> Columns<'r> {
         self.0.bytes(index)
     }
 
+    /// Reads a text, or bytes of UTF-8, which may be NULL. Other bytes read as an empty text, which
+    /// is neither JSON nor a part of a key.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Cells::text`].
+    pub fn either(&self, index: usize) -> Result<Option<&'r str>> {
+        if let Ok(text) = self.0.text(index) {
+            return Ok(text);
+        }
+        let bytes = self.0.bytes(index)?;
+        Ok(bytes.map(|bytes| std::str::from_utf8(bytes).unwrap_or_default()))
+    }
+
     /// Returns the first column of a claim's answer: whether the claim wrote this row.
     ///
     /// # Errors
@@ -185,7 +199,7 @@ impl<'r> Columns<'r> {
             lease_ends_at: self.number(7)?,
             fails_when_stale: self.0.number(8)?.is_some_and(|fails| fails != 0),
             sealed_at: self.0.number(9)?,
-            metadata: self.0.text(10)?,
+            metadata: self.either(10)?,
             result: self.0.bytes(11)?.map(Bytes::copy_from_slice),
             now,
         })

@@ -26,6 +26,8 @@ pub enum Write {
     Checkpoint,
     /// Fails the stale record with this token; returns the columns of a record.
     Abandon,
+    /// Fails or releases the live record with this token and this state, whose attempt has no say.
+    Force,
 }
 
 /// A statement that reads one row.
@@ -35,6 +37,9 @@ pub enum Read {
     Owned,
     /// The record.
     Record,
+    /// The record, expired or not, with no more of its result than a list needs: see
+    /// [`list`](Operations::list).
+    Summary,
     /// The checkpoint of the record that the claim holds.
     LastCheckpoint,
     /// The version of a mark.
@@ -70,6 +75,16 @@ pub trait Operations: Sync {
         what: Read,
         values: &Values<'_>,
     ) -> impl Future<Output = Result<Option<Row>>> + Send;
+
+    /// Reads rows behind the key of `values`, in the order of the primary key: the columns of a
+    /// record, with the first [`LISTED_RESULT_BYTES`](idem_core::backend::LISTED_RESULT_BYTES) of
+    /// the result unless the record is completed, then how many bytes the result has, scope,
+    /// operation and id.
+    fn list(
+        &self,
+        session: &mut Self::Session<'_>,
+        values: &Values<'_>,
+    ) -> impl Future<Output = Result<Vec<Row>>> + Send;
 
     /// Decodes the answer to [`Read::Record`]; `None` where the record has expired.
     ///

@@ -59,6 +59,8 @@ parameters! {
     Metadata = "metadata",
     /// The new state.
     State = "state",
+    /// The state that the record must have.
+    Seen = "seen",
     /// The stored form of a result or a checkpoint.
     Result = "result",
     /// The version of a mark.

@@ -65,6 +65,7 @@ macro_rules! statements_by_kind {
                     Write::Renew => &self.renew,
                     Write::Checkpoint => &self.checkpoint,
                     Write::Abandon => &self.abandon,
+                    Write::Force => &self.force,
                 }
             }
 
@@ -74,6 +75,7 @@ macro_rules! statements_by_kind {
                 match what {
                     Read::Owned => &self.owned,
                     Read::Record => &self.get,
+                    Read::Summary => &self.summary,
                     Read::LastCheckpoint => &self.last_checkpoint,
                     Read::Watermark => &self.watermark,
                 }

@@ -24,7 +24,7 @@ macro_rules! store {
             use $crate::macros::idem_core::{
                 Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome,
                 ClaimRequest, Error, Failure, Finish, IdempotencyStore, Key, Limits, Record,
-                Response, Result, WatermarkStore,
+                RecordAdmin, Response, Result, WatermarkStore,
             };
             use $crate::maintenance::Task;
             use $crate::operations::Operations as _;
@@ -81,6 +81,10 @@ macro_rules! store {
                 }
 
                 fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+                    Some(self)
+                }
+
+                fn admin(&self) -> Option<&dyn RecordAdmin> {
                     Some(self)
                 }
 

@@ -180,6 +180,10 @@ impl operations::Operations for Operations {
         session.read(self.sql.to_read(what).with(values)?).await
     }
 
+    async fn list(&self, session: &mut Self::Session<'_>, values: &Values<'_>) -> Result<Vec<Row>> {
+        session.read_all(self.sql.list.with(values)?).await
+    }
+
     fn record(row: &Row) -> Result<Option<Record>> {
         Columns::of(row).record().map(Some)
     }

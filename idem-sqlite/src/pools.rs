@@ -92,21 +92,21 @@ impl Pools {
         closing.await;
     }
 
-    /// Runs a read of one row at most.
-    pub(crate) async fn read(&self, statement: &BoundStatement<'_>) -> Result<Option<Row>> {
+    /// Runs a read, and returns its rows.
+    pub(crate) async fn read(&self, statement: &BoundStatement<'_>) -> Result<Vec<Row>> {
         self.file.before_read()?;
         let at = |error| classify(error, Access::Read);
         let Some(own) = self.own() else {
             let mut connection = self.shared.acquire().await.map_err(at)?;
             let answer = SqliteExecutor(&mut connection).run(statement).await;
-            return Ok(answer.map_err(at)?.rows.into_iter().next());
+            return Ok(answer.map_err(at)?.rows);
         };
         let mut guard = own.readers.acquire().await.map_err(at)?;
         let connection = connection(&mut guard).map_err(at)?;
         let answer = SqliteExecutor(connection).run(statement).await;
         let answer = answer.map_err(at)?;
         guard.done();
-        Ok(answer.rows.into_iter().next())
+        Ok(answer.rows)
     }
 
     /// Reads on a connection of the shared pool, to find its settings.

@@ -31,12 +31,16 @@ impl Session<'_> {
 
     /// Returns the row of a statement that reads one at most.
     pub(crate) async fn read(&mut self, statement: BoundStatement<'_>) -> Result<Option<Row>> {
+        Ok(self.read_all(statement).await?.into_iter().next())
+    }
+
+    /// Returns all rows of a statement that reads.
+    pub(crate) async fn read_all(&mut self, statement: BoundStatement<'_>) -> Result<Vec<Row>> {
         let (pools, config) = match self {
             Self::Store(pools, config) => (pools, config),
             Self::Transaction(executor) => {
                 let answer = executor.run(&statement).await;
-                let answer = answer.map_err(|error| classify(error, Access::Read))?;
-                return Ok(answer.rows.into_iter().next());
+                return Ok(answer.map_err(|error| classify(error, Access::Read))?.rows);
             }
         };
         match tokio::time::timeout(config.timeout(), pools.read(&statement)).await {

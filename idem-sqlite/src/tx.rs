@@ -41,6 +41,11 @@ idem_sql::store_in_transaction! {
     mark: |store, _source| store.session_in(transaction),
 }
 
+idem_sql::store_admin! {
+    SqliteStore, BACKEND, SqliteTransactions,
+    |store, transaction, _key| store.session_in(transaction),
+}
+
 impl SqliteStore {
     /// The caller commits, so the store cannot check the file afterwards: see `DatabaseFile`.
     fn session_in<'t>(&self, transaction: &'t mut SqliteTransaction<'_>) -> Result<Session<'t>> {

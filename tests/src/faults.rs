@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
 use idem_core::{
     Advance, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error,
-    ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result,
+    WatermarkStore,
 };
 
 /// A store in front of another that loses answers on demand: it performs the operation, and
@@ -99,6 +101,10 @@ impl IdempotencyStore for LosesAnswers {
         self.inner.watermarks().map(|_| self as _)
     }
 
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
+        self.inner.admin().map(|_| self as _)
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.deliver(self.inner.claim(request).await)
     }
@@ -173,5 +179,29 @@ impl WatermarkStore for LosesAnswers {
     async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
         self.deliver(inner.delete_expired_watermarks(limit).await)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl RecordAdmin for LosesAnswers {
+    async fn list(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<RecordPage> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.deliver(inner.list(filter, after, limit).await)
+    }
+
+    async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.deliver(inner.summary(key).await)
+    }
+
+    async fn force(&self, step: &ForcedStep) -> Result<Forced> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.deliver(inner.force(step).await)
     }
 }

@@ -28,6 +28,9 @@ pub enum Promise {
     /// The latest version of each source, with
     /// [`IdempotencyStore::watermarks`](idem_core::IdempotencyStore::watermarks).
     Watermarks,
+    /// Lists of records and forced steps, with
+    /// [`IdempotencyStore::admin`](idem_core::IdempotencyStore::admin).
+    Admin,
     /// Records are claimed and completed in a caller's transaction: the harness begins one.
     Transactions,
     /// An open transaction that holds one key keeps no other key waiting.
@@ -75,6 +78,7 @@ impl fmt::Display for Promise {
             Self::Batch => "batch",
             Self::Checkpoints => "checkpoints",
             Self::Watermarks => "watermarks",
+            Self::Admin => "admin",
             Self::Transactions => "transactions",
             Self::RowLocks => "row locks",
             Self::Damage => "damage",
@@ -157,6 +161,12 @@ impl Profile {
     #[must_use]
     pub fn watermarks(self) -> Self {
         self.promising(Promise::Watermarks)
+    }
+
+    /// Promises [`Promise::Admin`].
+    #[must_use]
+    pub fn admin(self) -> Self {
+        self.promising(Promise::Admin)
     }
 
     /// Promises [`Promise::Transactions`].

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
 use idem_core::{
     Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error,
-    ErrorKind, Failure, Finish, IdempotencyStore, Key, Limits, Record, Response, Result,
-    WatermarkStore,
+    ErrorKind, Failure, Finish, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response,
+    Result, WatermarkStore,
 };
 
 use crate::secrets::Watch;
@@ -74,6 +75,10 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
         self.inner.watermarks().map(|_| self as _)
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
+        self.inner.admin().map(|_| self as _)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
@@ -186,5 +191,29 @@ impl<S: IdempotencyStore + ?Sized> WatermarkStore for Watched<S> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
         let delete = inner.delete_expired_watermarks(limit);
         self.during("delete_expired_watermarks", delete).await
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: IdempotencyStore + ?Sized> RecordAdmin for Watched<S> {
+    async fn list(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<RecordPage> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.during("list", inner.list(filter, after, limit)).await
+    }
+
+    async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.during("summary", inner.summary(key)).await
+    }
+
+    async fn force(&self, step: &ForcedStep) -> Result<Forced> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.during("force", inner.force(step)).await
     }
 }

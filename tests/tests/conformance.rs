@@ -29,7 +29,7 @@ impl Harness for Memory {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new().batch().checkpoints().watermarks()
+        Profile::new().batch().checkpoints().watermarks().admin()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{StoredRecord, check};
+use crate::admin::ForcedAction;
 use crate::{Failure, Finish, Limits, Response, Result};
 
 /// A response or a failure, checked and in stored form; or the release of the key.
@@ -49,6 +50,18 @@ impl FinalResult {
             state: StoredRecord::RELEASED,
             retention: 0,
             bytes: Bytes::new(),
+        }
+    }
+
+    /// Checks and encodes what a forced step leaves: a failure, or a released key.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a failure above the limits or a retention out of range.
+    pub fn forced(action: &ForcedAction, limits: &Limits) -> Result<Self> {
+        match action {
+            ForcedAction::Release | ForcedAction::Delete => Ok(Self::released()),
+            ForcedAction::Fail { failure, retention } => Self::failed(failure, *retention, limits),
         }
     }
 

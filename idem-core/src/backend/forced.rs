@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::admin::{
-    AUDIT_OPERATION, AuditEntry, AuditOutcome, Forced, ForcedAction, ForcedStep, RecordSummary,
+    AUDIT_OPERATION, AuditEntry, AuditOutcome, Forced, ForcedStep, RecordSummary, SummaryState,
 };
 use crate::backend::FinalResult;
 use crate::limits::MAX_RETENTION;
 use crate::{
-    AttemptId, Claim, ClaimOutcome, ClaimRequest, Effect, Error, FencingToken, Fingerprint, Finish,
-    Key, Limits, Metadata, Record, Response, Result, StalePolicy,
+    AttemptId, Claim, ClaimOutcome, ClaimRequest, Effect, Error, FencingToken, Fingerprint, Key,
+    Limits, Metadata, Record, Response, Result, StalePolicy,
 };
 
 /// How long an entry whose process died stays in flight.
@@ -26,38 +26,42 @@ const REFUSED: u16 = 409;
 /// What [`force`] needs of a store: in one transaction where the store has transactions.
 #[async_trait]
 pub trait ForcedSteps: Send {
-    /// Reads the record, expired or not, and the attempt that holds it; `None` for a free key.
-    async fn held(&mut self, key: &Key) -> Result<Option<(RecordSummary, AttemptId)>>;
+    /// Reads the record, expired or not; `None` for a free key.
+    async fn held(&mut self, key: &Key) -> Result<Option<RecordSummary>>;
 
-    /// Claims a key, as [`claim`](crate::IdempotencyStore::claim).
+    /// Claims the key of an audit entry, as [`claim`](crate::IdempotencyStore::claim).
     async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome>;
 
-    /// Ends a claim, as [`finish_many`](crate::BatchStore::finish_many) does.
-    async fn finish(&mut self, item: &Finish) -> Result<()>;
+    /// Completes an audit entry, as [`complete`](crate::IdempotencyStore::complete).
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()>;
 
-    /// Makes a completed or failed record with this token a released one, whose token stays.
-    /// Returns whether there was one.
-    async fn forget(&mut self, key: &Key, token: FencingToken) -> Result<bool>;
+    /// Takes the step, if the live record has still the step's token and the state that was seen;
+    /// returns whether it had. This is one statement. It ends the record as a release or a failure
+    /// does, and leaves it to nobody ([`AttemptId::NIL`]): of several such steps, and the holder's
+    /// own, one is taken.
+    async fn take(&mut self, step: &ForcedStep, seen: SummaryState) -> Result<bool>;
 }
 
 /// Takes a forced step, and leaves an audit entry.
 ///
 /// The entry is the record of the key [`audit_key`], claimed before the step and completed after
-/// it. The step is that of the holder, under the holder's own claim: the statement that takes it
-/// compares the token, so no other acquisition is ever changed.
+/// it.
 ///
 /// # Errors
 ///
-/// Those of the steps.
+/// `InvalidInput` for a failure or a retention outside the limits, and those of the steps.
 pub async fn force(
     steps: &mut dyn ForcedSteps,
     step: &ForcedStep,
     limits: &Limits,
 ) -> Result<Forced> {
-    if let ForcedAction::Fail { failure, retention } = step.action() {
-        FinalResult::failed(failure, *retention, limits)?;
-    }
-    let Some((before, attempt)) = steps.held(step.key()).await? else {
+    FinalResult::forced(step.action(), limits)?;
+    let Some(before) = steps.held(step.key()).await? else {
         return Ok(Forced::Refused { current: None });
     };
     if !step.applies_to(&before) {
@@ -65,55 +69,19 @@ pub async fn force(
         return Ok(Forced::Refused { current });
     }
     let entry = claim_entry(steps, step).await?;
-    let held = Claim::new(
-        step.key().clone(),
-        step.token(),
-        attempt,
-        before.attempts,
-        before.observed_at,
-        before.lease_ends_at.unwrap_or_default(),
-    );
-    let is_taken = take(steps, step, held).await?;
+    let is_taken = steps.take(step, before.state).await?;
     let status = if is_taken { TAKEN } else { REFUSED };
     let mut audit = AuditEntry::new(step, before.observed_at, AuditOutcome::Done);
     audit.before = Some(before.clone());
     let (_, _, body) = Response::json(&audit)?.into_parts();
     let response = Response::new(status, body);
-    let end = Finish::Complete {
-        claim: entry,
-        response,
-        retention: MAX_RETENTION,
-    };
-    let ended = steps.finish(&end).await;
+    let ended = steps.complete(&entry, &response, MAX_RETENTION).await;
     ended.map_err(|error| error.with_effect(Effect::Unknown))?;
     if is_taken {
         return Ok(Forced::Done { before });
     }
     let current = steps.held(step.key()).await?;
-    let current = current.map(|(record, _)| record);
     Ok(Forced::Refused { current })
-}
-
-async fn take(steps: &mut dyn ForcedSteps, step: &ForcedStep, claim: Claim) -> Result<bool> {
-    let end = match step.action() {
-        ForcedAction::Release => Finish::Release { claim },
-        ForcedAction::Fail { failure, retention } => Finish::Fail {
-            claim,
-            failure: failure.clone(),
-            retention: *retention,
-        },
-        ForcedAction::Delete => return steps.forget(step.key(), step.token()).await,
-    };
-    match steps.finish(&end).await {
-        Ok(()) => Ok(true),
-        Err(error) if is_refusal(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-fn is_refusal(error: &Error) -> bool {
-    use crate::ErrorKind::{AlreadySealed, ClaimLost};
-    matches!(error.kind(), ClaimLost | AlreadySealed)
 }
 
 /// Claims the first entry of the key that nobody has.

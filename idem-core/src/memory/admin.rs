@@ -1,19 +1,21 @@
 //! Lists and forced steps.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::row::{Row, State};
-use super::shard::Shard;
+use super::shard::{GivenResult, Shard};
 use super::sync::lock;
-use super::{BACKEND, MemoryStore};
+use super::{BACKEND, MemoryStore, later};
 use crate::admin::{
-    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
+    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
 };
 use crate::backend::stored_result::{failure_size, response_size};
 use crate::backend::{ForcedSteps, check, force};
 use crate::{
-    AttemptId, Checkpoint, ClaimOutcome, ClaimRequest, FencingToken, Finish, IdempotencyStore, Key,
-    RecordAdmin, Result, Timestamp,
+    Checkpoint, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key, RecordAdmin, Response,
+    Result, Timestamp,
 };
 
 impl MemoryStore {
@@ -125,24 +127,36 @@ struct Steps<'s>(&'s MemoryStore);
 
 #[async_trait]
 impl ForcedSteps for Steps<'_> {
-    async fn held(&mut self, key: &Key) -> Result<Option<(RecordSummary, AttemptId)>> {
-        Ok(self.0.on_shard(key, |shard, key, now| {
-            let row = shard.row(key)?;
-            Some((row.summary(now)?, row.attempt))
-        }))
+    async fn held(&mut self, key: &Key) -> Result<Option<RecordSummary>> {
+        let summary = |shard: &mut Shard, key, now| shard.row(key)?.summary(now);
+        Ok(self.0.on_shard(key, summary))
     }
 
     async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.0.claim_now(request)
     }
 
-    async fn finish(&mut self, item: &Finish) -> Result<()> {
-        self.0.finish_now(item)
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let result = GivenResult::Response(response);
+        self.0.seal_now(claim, result, retention)
     }
 
-    async fn forget(&mut self, key: &Key, token: FencingToken) -> Result<bool> {
-        let forget = |shard: &mut Shard, key, now| shard.forget(key, token, now);
-        Ok(self.0.on_shard(key, forget))
+    async fn take(&mut self, step: &ForcedStep, seen: SummaryState) -> Result<bool> {
+        let failure = match step.action() {
+            ForcedAction::Fail { failure, retention } => {
+                Some((failure, check::retention(*retention)?))
+            }
+            ForcedAction::Release | ForcedAction::Delete => None,
+        };
+        Ok(self.0.on_shard(step.key(), |shard, key, now| {
+            let failure = failure.map(|(failure, retention)| (failure, later(now, retention)));
+            shard.force(key, step.token(), seen, failure, now)
+        }))
     }
 }
 
@@ -160,7 +174,7 @@ impl RecordAdmin for MemoryStore {
     }
 
     async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
-        Ok(self.on_shard(key, |shard, key, now| shard.row(key)?.summary(now)))
+        Steps(self).held(key).await
     }
 
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {

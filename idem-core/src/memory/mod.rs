@@ -145,22 +145,6 @@ impl MemoryStore {
         })
     }
 
-    fn finish_now(&self, item: &Finish) -> Result<()> {
-        match item {
-            Finish::Complete {
-                claim,
-                response,
-                retention,
-            } => self.seal_now(claim, GivenResult::Response(response), *retention),
-            Finish::Fail {
-                claim,
-                failure,
-                retention,
-            } => self.seal_now(claim, GivenResult::Failure(failure), *retention),
-            Finish::Release { claim } => self.release_now(claim),
-        }
-    }
-
     /// Works through the shards, each in bounded holds of its lock, until `limit` is reached.
     fn in_batches(
         &self,
@@ -285,7 +269,19 @@ impl BatchStore for MemoryStore {
     async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
         let finish = |item: &Finish| {
             check::batch_items(items.len())?;
-            self.finish_now(item)
+            match item {
+                Finish::Complete {
+                    claim,
+                    response,
+                    retention,
+                } => self.seal_now(claim, GivenResult::Response(response), *retention),
+                Finish::Fail {
+                    claim,
+                    failure,
+                    retention,
+                } => self.seal_now(claim, GivenResult::Failure(failure), *retention),
+                Finish::Release { claim } => self.release_now(claim),
+            }
         };
         let at = |error: Error| error.at(BACKEND, "finish_many");
         items.iter().map(|item| finish(item).map_err(at)).collect()

@@ -5,10 +5,11 @@ use super::queue::Queue;
 use super::row::{Decision, Held, Lease, Row, State, UNQUEUED};
 use super::rows::{HashedKey, Rows};
 use super::work::{Progress, Work};
+use crate::admin::SummaryState;
 use crate::backend::decision::{StepDecision, decide_release, decide_renewal, decide_seal};
 use crate::{
-    Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Record, Response,
-    Result, Timestamp,
+    AttemptId, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Record,
+    Response, Result, Timestamp,
 };
 
 #[derive(Debug)]
@@ -167,22 +168,36 @@ impl Shard {
         }
     }
 
-    /// Makes a sealed row with this token a released one; returns whether there was one.
-    pub(super) fn forget(
+    /// Takes a forced step on the live row with this token and the state that was seen; returns
+    /// whether there was one. `failure` and the end of its retention: fails the row, otherwise it is
+    /// released.
+    pub(super) fn force(
         &mut self,
         key: HashedKey<'_>,
         token: FencingToken,
+        seen: SummaryState,
+        failure: Option<(&Failure, Timestamp)>,
         now: Timestamp,
     ) -> bool {
-        let is_sealed =
-            |state: &State| matches!(state, State::Completed { .. } | State::Failed { .. });
         let row = self.rows.get_mut(key);
-        let Some(row) =
-            row.filter(|row| row.token == token && row.is_live(now) && is_sealed(&row.state))
-        else {
+        let is_seen = |row: &&mut Row| {
+            let state = row.summary(now).and_then(|row| row.state.stored());
+            row.token == token && state.is_some() && state == seen.stored()
+        };
+        let Some(row) = row.filter(is_seen) else {
             return false;
         };
-        row.give_up();
+        row.attempt = AttemptId::NIL;
+        match failure {
+            None => row.give_up(),
+            Some((failure, expires_at)) => {
+                row.state = State::Failed {
+                    failure: failure.clone(),
+                    sealed_at: now,
+                };
+                row.expires_at = expires_at;
+            }
+        }
         self.expiries
             .schedule(&key.hash, row.expires_at, &mut row.expiry_queued);
         true

@@ -28,7 +28,7 @@ impl Database {
     /// stores are on a caller's pool.
     pub(crate) fn target(self) -> Result<Box<dyn Harness>, Missing> {
         let profile = Profile::new().shared_between_processes().durable().batch();
-        let profile = profile.checkpoints().watermarks().transactions();
+        let profile = profile.checkpoints().watermarks().admin().transactions();
         let served = profile.clone().server_clock().network().row_locks();
         Ok(match self {
             Self::Sqlite => {

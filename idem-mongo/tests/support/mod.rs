@@ -26,6 +26,7 @@ pub(crate) fn target() -> Result<Suite<Mongo>, Missing> {
         .self_expiring()
         .checkpoints()
         .watermarks()
+        .admin()
         .transactions()
         .row_locks()
         .with_clock_tick(Duration::from_millis(1));

@@ -1,4 +1,56 @@
-//! The statements of checkpoints and watermarks.
+//! The statements of checkpoints, watermarks and lists.
+
+/// What a list reads of a record: the columns, with so much of the result that a failure's code and
+/// a checkpoint's name are in it (`LISTED_RESULT_BYTES`). A page is a derived table, so each column
+/// has a name.
+macro_rules! summary {
+    () => {
+        "0 AS won, {record r.},
+    CASE WHEN r.state <> 1 THEN SUBSTRING(r.result, 1, 4096) END AS result, @now AS now,
+    COALESCE(CAST(DATALENGTH(r.result) AS bigint), 0) AS bytes, r.scope, r.operation, r.id
+FROM {table} AS r
+WHERE "
+    };
+}
+
+/// One record, expired or not.
+pub(crate) const SUMMARY: &str = concat!("SELECT ", summary!(), "{key r.};\n");
+
+/// A page behind a key: three seeks of the primary key, each in its order. A condition with `OR`
+/// may be answered by a scan of the table.
+pub(crate) const LIST: &str = concat!(
+    "SELECT TOP ({limit}) * FROM (
+SELECT * FROM (SELECT TOP ({limit}) ",
+    summary!(),
+    "r.scope = {scope} AND r.operation = {operation} AND r.id > {id}
+ORDER BY r.id) AS a
+UNION ALL
+SELECT * FROM (SELECT TOP ({limit}) ",
+    summary!(),
+    "r.scope = {scope} AND r.operation > {operation}
+ORDER BY r.operation, r.id) AS b
+UNION ALL
+SELECT * FROM (SELECT TOP ({limit}) ",
+    summary!(),
+    "r.scope > {scope}
+ORDER BY r.scope, r.operation, r.id) AS c
+) AS page
+ORDER BY scope, operation, id;
+",
+);
+
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = "UPDATE {table} SET
+    state = {state}, sweep_at = NULL, purge_at = @now + {retention},
+    attempt_id = 0x00000000000000000000000000000000,
+    result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+    sealed_at = CASE WHEN {state} = 3 THEN sealed_at ELSE @now END,
+    expires_at = CASE WHEN {state} = 3 THEN 0 ELSE @now + {retention} END
+OUTPUT 1
+WHERE {key } AND token = {token} AND state = {seen} AND expires_at > @now;
+";
 
 /// One row comes back when the claim was held; ownership is checked on the locked row. A takeover
 /// that waits for the lock finds the checkpoint in the row. This statement, if it waits for a

@@ -188,6 +188,7 @@ pub(crate) async fn target(server: MssqlHarness) -> Result<Suite<MssqlHarness>, 
         .batch()
         .checkpoints()
         .watermarks()
+        .admin()
         .transactions()
         .row_locks()
         .with_shortest_lease(Duration::from_millis(150));

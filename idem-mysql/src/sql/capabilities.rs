@@ -1,4 +1,63 @@
-//! The statements of checkpoints and watermarks.
+//! The statements of checkpoints, watermarks and lists.
+
+/// What a list reads of a record: the columns, with so much of the result that a failure's code and
+/// a checkpoint's name are in it (`LISTED_RESULT_BYTES`).
+macro_rules! summary {
+    () => {
+        concat!(
+            "SELECT 0, state, token, attempts, fingerprint, created_at, expires_at, lease_ends_at,
+    sweep_at IS NOT NULL, sealed_at, metadata, CASE WHEN state <> 1 THEN LEFT(result, 4096) END, ",
+            now!(),
+            ",
+    COALESCE(LENGTH(result), 0), scope, operation, id
+FROM {table} WHERE "
+        )
+    };
+}
+
+/// One record, expired or not.
+pub(crate) const SUMMARY: &str = concat!(summary!(), key!());
+
+/// A page behind a key: three ranges of the primary key, each in its order. The servers do not
+/// search an index by the comparison of rows
+/// (<https://dev.mysql.com/doc/refman/8.4/en/row-constructor-optimization.html>).
+pub(crate) const LIST: &str = concat!(
+    "(",
+    summary!(),
+    "scope = {scope} AND operation = {operation} AND id > {id} ORDER BY id LIMIT {limit})
+UNION ALL
+(",
+    summary!(),
+    "scope = {scope} AND operation > {operation} ORDER BY operation, id LIMIT {limit})
+UNION ALL
+(",
+    summary!(),
+    "scope > {scope} ORDER BY scope, operation, id LIMIT {limit})
+ORDER BY scope, operation, id LIMIT {limit}",
+);
+
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = concat!(
+    "{brief}UPDATE {table} SET state = {state}, sweep_at = NULL,
+    attempt_id = x'00000000000000000000000000000000',
+    result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+    sealed_at = CASE WHEN {state} = 3 THEN sealed_at ELSE ",
+    now!(),
+    " END,
+    expires_at = CASE WHEN {state} = 3 THEN 0 ELSE ",
+    now!(),
+    " + {retention} END,
+    purge_at = ",
+    now!(),
+    " + {retention}
+WHERE ",
+    key!(),
+    " AND token = {token} AND state = {seen} AND expires_at > ",
+    now!(),
+    "{free}"
+);
 
 /// One row matches when the claim was held; ownership is judged on the locked, latest version. A
 /// takeover that waits for the lock finds the checkpoint in the row. This statement, if it waits

@@ -11,7 +11,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 
 /// Returns the promises of this target.
 fn profile(name: &str) -> Profile {
-    let core = Profile::new().batch().checkpoints().watermarks();
+    let core = Profile::new().batch().checkpoints().watermarks().admin();
     if name.ends_with("-hostile") {
         return core.transactions().row_locks();
     }

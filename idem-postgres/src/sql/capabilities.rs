@@ -1,4 +1,60 @@
-//! The statements of checkpoints and watermarks.
+//! The statements of checkpoints, watermarks and lists.
+
+/// What a list reads of a record: the columns, with so much of the result that a failure's code and
+/// a checkpoint's name are in it (`LISTED_RESULT_BYTES`). The clock is a subquery, so that the order
+/// of the primary key is that of the answer.
+macro_rules! summary {
+    () => {
+        concat!(
+            "WITH ",
+            clock!(),
+            "
+SELECT false, ",
+            columns!(
+                "CASE WHEN r.state <> 1 THEN pg_catalog.substring(r.result, 1, 4096) END",
+                "(SELECT now FROM clock)"
+            ),
+            ",
+    CAST(COALESCE(pg_catalog.octet_length(r.result), 0) AS bigint), r.scope, r.operation, r.id
+FROM {table} AS r WHERE "
+        )
+    };
+}
+
+/// One record, expired or not. `octet_length` reads no page of a result that is stored out of line.
+pub(crate) const SUMMARY: &str = concat!(
+    summary!(),
+    "r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
+);
+
+/// A page behind a key: a range of the primary key, in its order.
+pub(crate) const LIST: &str = concat!(
+    summary!(),
+    "(r.id, r.operation, r.scope) > ({id}, {operation}, {scope})
+ORDER BY r.id, r.operation, r.scope LIMIT {limit}",
+);
+
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = concat!(
+    "WITH ",
+    bounded_clock!(),
+    ",
+forced AS (
+    UPDATE {table} AS r
+    SET state = {state}, sweep_at = NULL, purge_at = clock.now + {retention},
+        attempt_id = pg_catalog.decode('00000000000000000000000000000000', 'hex'),
+        result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+        sealed_at = CASE WHEN {state} = 3 THEN r.sealed_at ELSE clock.now END,
+        expires_at = CASE WHEN {state} = 3 THEN 0 ELSE clock.now + {retention} END
+    FROM clock
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
+        AND r.state = {seen} AND r.expires_at > clock.now
+    RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', {topic}):}
+)
+SELECT one FROM forced{restore:1}",
+);
 
 /// One row comes back when the claim was held; ownership is checked on the locked row, as by a
 /// renewal.

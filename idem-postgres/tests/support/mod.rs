@@ -17,6 +17,7 @@ fn profile() -> Profile {
         .batch()
         .checkpoints()
         .watermarks()
+        .admin()
         .transactions()
         .row_locks()
 }

@@ -23,7 +23,8 @@ pub(crate) fn target(name: &str) -> Result<Suite<Redis>, Missing> {
         .batch()
         .self_expiring()
         .checkpoints()
-        .watermarks();
+        .watermarks()
+        .admin();
     let RedisHarness(adapter) = RedisHarness::of(name)?;
     let profile = match adapter.is_cluster() {
         // A client of a cluster uses the addresses that the nodes report.

@@ -1,4 +1,48 @@
-//! The statements of checkpoints and watermarks.
+//! The statements of checkpoints, watermarks and lists.
+
+/// What a list reads of a record: the columns, with so much of the result that a failure's code and
+/// a checkpoint's name are in it (`LISTED_RESULT_BYTES`).
+macro_rules! summary {
+    () => {
+        concat!(
+            "SELECT ",
+            columns!("0", "CASE WHEN state <> 1 THEN substr(result, 1, 4096) END"),
+            ", COALESCE(length(result), 0), scope, operation, id FROM {table} WHERE "
+        )
+    };
+}
+
+/// One record, expired or not. `length` of a BLOB reads no page of its content.
+pub(crate) const SUMMARY: &str = concat!(summary!(), key!());
+
+/// A page behind a key: a range of the primary key, in its order.
+pub(crate) const LIST: &str = concat!(
+    summary!(),
+    "(id, operation, scope) > ({id}, {operation}, {scope})
+ORDER BY id, operation, scope LIMIT {limit}",
+);
+
+/// Takes a forced step: fails or releases the record, if it is live and has the token and the state
+/// that the operator has seen. Judged on the locked, latest version, so of several such steps, and
+/// the holder's own, one finds the record so. The attempt id becomes nobody's.
+pub(crate) const FORCE: &str = concat!(
+    "UPDATE {table} SET state = {state}, sweep_at = NULL, attempt_id = zeroblob(16),
+    result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+    sealed_at = CASE WHEN {state} = 3 THEN sealed_at ELSE ",
+    now!(),
+    " END,
+    expires_at = CASE WHEN {state} = 3 THEN 0 ELSE ",
+    now!(),
+    " + {retention} END,
+    purge_at = ",
+    now!(),
+    " + {retention}
+WHERE ",
+    key!(),
+    " AND token = {token} AND state = {seen} AND expires_at > ",
+    now!(),
+    " RETURNING 1",
+);
 
 /// One row comes back when the claim was held: ownership is judged under the write lock, as by a
 /// renewal.

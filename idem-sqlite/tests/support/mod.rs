@@ -13,7 +13,7 @@ use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, Sq
 /// Creates a target.
 pub(crate) fn target<A: Adapter>(name: &str, adapter: A) -> Suite<A> {
     let profile = Profile::new().shared_between_processes().durable();
-    let profile = profile.batch().checkpoints().watermarks();
+    let profile = profile.batch().checkpoints().watermarks().admin();
     let profile = profile.transactions().damage();
     Suite::new(
         name,

@@ -1,5 +1,7 @@
 //! The cases, a file or two for each law.
 
+mod admin;
+mod admin_force;
 mod batch;
 mod checkpoint;
 mod checkpoint_ends;
@@ -100,4 +102,12 @@ pub(crate) const ALL: &[&[Case]] = &[
     watermark_races::LAW01,
     watermark_races::LAW12,
     watermark_races::LAW13,
+    admin::LAW02,
+    admin::LAW11,
+    admin::LAW15,
+    admin_force::LAW01,
+    admin_force::LAW05,
+    admin_force::LAW06,
+    admin_force::LAW07,
+    admin_force::LAW13,
 ];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{CheckpointStore, IdempotencyStore, WatermarkStore};
+use idem_core::{CheckpointStore, IdempotencyStore, RecordAdmin, WatermarkStore};
 
 use crate::case::cases;
 use crate::failure::ensure_eq;
@@ -24,6 +24,12 @@ pub(crate) fn marks(store: &dyn IdempotencyStore) -> CaseResult<&dyn WatermarkSt
     marks.ok_or_else(|| CaseError::new("watermarks are promised, but `watermarks` gives none"))
 }
 
+/// Returns the lists and forced steps of a store whose profile promises them.
+pub(crate) fn admin(store: &dyn IdempotencyStore) -> CaseResult<&dyn RecordAdmin> {
+    let admin = store.admin();
+    admin.ok_or_else(|| CaseError::new("`admin` is promised, but gives none"))
+}
+
 async fn a_store_offers_what_its_profile_promises(cx: &Context) -> CaseResult {
     let handles: [Arc<dyn IdempotencyStore>; 4] = [
         Arc::clone(cx.store()),
@@ -41,6 +47,11 @@ async fn a_store_offers_what_its_profile_promises(cx: &Context) -> CaseResult {
             store.watermarks().is_some(),
             cx.profile().promises(Promise::Watermarks),
             "watermarks, offered by handle {at} and promised"
+        );
+        ensure_eq!(
+            store.admin().is_some(),
+            cx.profile().promises(Promise::Admin),
+            "admin, offered by handle {at} and promised"
         );
     }
     Ok(())

@@ -159,6 +159,18 @@ pub enum Bug {
     PurgeTakesLiveMarks,
     /// `delete_expired` deletes marks along with records.
     MarksGoWithRecords,
+    /// A forced step does not compare the token.
+    ForceIgnoresToken,
+    /// A forced release ends the lease only, so that the old holder may still complete.
+    ForceLeavesHolder,
+    /// A forced step compares the token, and writes a little later.
+    ForceChecksThenWrites,
+    /// A forced step leaves no audit entry.
+    ForceIsNotRecorded,
+    /// A page lacks its last record, and the next one begins behind it.
+    ListSkips,
+    /// A list shows expired records as they were before.
+    ListShowsExpired,
     /// Ignores an open transaction, and claims over it.
     IgnoresTransactions,
     /// Reports a claim as lost while the transaction that made it is open.
@@ -256,6 +268,12 @@ impl Bug {
         Self::StaleVersionKeepsMark,
         Self::PurgeTakesLiveMarks,
         Self::MarksGoWithRecords,
+        Self::ForceIgnoresToken,
+        Self::ForceLeavesHolder,
+        Self::ForceChecksThenWrites,
+        Self::ForceIsNotRecorded,
+        Self::ListSkips,
+        Self::ListShowsExpired,
         Self::IgnoresTransactions,
         Self::LosesBesideTransactions,
         Self::WaitsForTransactions,

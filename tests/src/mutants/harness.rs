@@ -55,7 +55,7 @@ impl Harness for MutantHarness {
     }
 
     fn profile(&self) -> Profile {
-        let profile = Profile::new().batch().checkpoints().watermarks();
+        let profile = Profile::new().batch().checkpoints().watermarks().admin();
         let profile = profile.transactions().row_locks();
         let profile = profile.with_max_wait(self.max_wait);
         match self.bug {

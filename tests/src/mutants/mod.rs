@@ -3,6 +3,7 @@
 //! One small store, correct as long as its [`Bug`] is [`Bug::None`]. Any other bug makes one
 //! mistake that occurs in practice. `tests/mutants` of this crate asserts which case rejects each.
 
+mod admin;
 mod batch;
 mod bug;
 mod capabilities;

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use idem_core::backend::{check, whole_millis_as_micros};
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Conflict, Error, FailedPolicy, Failure,
-    FencingToken, IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy, Timestamp,
-    WatermarkStore,
+    FencingToken, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result,
+    StalePolicy, Timestamp, WatermarkStore,
 };
 
 use super::row::{Row, State};
@@ -298,6 +298,10 @@ impl IdempotencyStore for MutantStore {
     }
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
         Some(self)
     }
 

@@ -1,17 +1,18 @@
-//! Checkpoints and watermarks of the client.
+//! Checkpoints, watermarks, lists and forced steps of the client.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
 use idem_core::backend::check;
 use idem_core::{
-    Advance, Checkpoint, CheckpointStore, Claim, Error, IdempotencyStore, Key, Result,
+    Advance, Checkpoint, CheckpointStore, Claim, Error, IdempotencyStore, Key, RecordAdmin, Result,
     WatermarkStore,
 };
 
 use super::RemoteStore;
 use super::client::{BACKEND, nonsense};
-use super::protocol::{Answer, Operation};
+use super::protocol::{Answer, Operation, Step};
 
 fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
@@ -59,6 +60,37 @@ impl WatermarkStore for RemoteStore {
     async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         match self.ask(Operation::PurgeWatermarks(limit)).await? {
             Answer::Count(count) => Ok(count),
+            _ => Err(nonsense()),
+        }
+    }
+}
+
+#[async_trait]
+impl RecordAdmin for RemoteStore {
+    async fn list(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<RecordPage> {
+        check::batch(limit).map_err(at("list"))?;
+        let operation = Operation::List(filter.clone(), after.cloned(), limit);
+        match self.ask(operation).await? {
+            Answer::Page(page) => Ok(page),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
+        match self.ask(Operation::Summary(key.clone())).await? {
+            Answer::Summary(summary) => Ok(summary),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn force(&self, step: &ForcedStep) -> Result<Forced> {
+        match self.ask(Operation::Force(Step::of(step))).await? {
+            Answer::Forced(forced) => Ok(forced),
             _ => Err(nonsense()),
         }
     }

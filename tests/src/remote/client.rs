@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use idem_core::backend::check;
 use idem_core::{
     BoxError, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
-    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    Failure, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result, WatermarkStore,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -167,6 +167,10 @@ impl IdempotencyStore for RemoteStore {
     }
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
         Some(self)
     }
 

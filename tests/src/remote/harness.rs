@@ -84,6 +84,7 @@ where
             .network()
             .checkpoints()
             .watermarks()
+            .admin()
             .with_max_result_bytes(64 << 10)
             .with_max_wait(self.max_wait)
     }

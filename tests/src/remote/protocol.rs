@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use idem_core::admin::{
+    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary,
+};
 use idem_core::{
     Advance, Bytes, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error,
-    ErrorKind, Failure, IdempotencyStore, Key, Record, Response, Result, WatermarkStore,
+    ErrorKind, Failure, FencingToken, IdempotencyStore, Key, Record, Response, Result,
+    WatermarkStore,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +34,47 @@ pub(super) enum Operation {
     Advance(Key, u64, Duration),
     Watermark(Key),
     PurgeWatermarks(u32),
+    List(RecordFilter, Option<Cursor>, u32),
+    Summary(Key),
+    Force(Step),
+}
+
+/// A forced step.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Step {
+    key: Key,
+    token: FencingToken,
+    /// The failure that it records, and for how long.
+    failure: Option<(Failure, Duration)>,
+    is_deletion: bool,
+    who: String,
+    reason: String,
+}
+
+impl Step {
+    pub(super) fn of(step: &ForcedStep) -> Self {
+        let failure = match step.action() {
+            ForcedAction::Fail { failure, retention } => Some((failure.clone(), *retention)),
+            ForcedAction::Release | ForcedAction::Delete => None,
+        };
+        Self {
+            key: step.key().clone(),
+            token: step.token(),
+            failure,
+            is_deletion: *step.action() == ForcedAction::Delete,
+            who: step.who().to_owned(),
+            reason: step.reason().to_owned(),
+        }
+    }
+
+    fn into_step(self) -> Result<ForcedStep> {
+        let action = match self.failure {
+            Some((failure, retention)) => ForcedAction::Fail { failure, retention },
+            None if self.is_deletion => ForcedAction::Delete,
+            None => ForcedAction::Release,
+        };
+        ForcedStep::new(self.key, self.token, action, self.who, self.reason)
+    }
 }
 
 impl Operation {
@@ -48,6 +93,9 @@ impl Operation {
             Self::Advance(..) => "advance",
             Self::Watermark(_) => "watermark",
             Self::PurgeWatermarks(_) => "purge_watermarks",
+            Self::List(..) => "list",
+            Self::Summary(_) => "summary",
+            Self::Force(_) => "force",
         }
     }
 }
@@ -63,6 +111,9 @@ pub(super) enum Answer {
     Point(Option<Bytes>),
     Told(Advance),
     Mark(Option<u64>),
+    Page(RecordPage),
+    Summary(Option<RecordSummary>),
+    Forced(Forced),
     Error {
         kind: String,
         unknown: bool,
@@ -98,6 +149,9 @@ impl Answer {
             }
             Operation::Advance(..) | Operation::Watermark(_) | Operation::PurgeWatermarks(_) => {
                 Self::of_watermarks(store, operation).await
+            }
+            Operation::List(..) | Operation::Summary(_) | Operation::Force(_) => {
+                Self::of_admin(store, operation).await
             }
         };
         answer.unwrap_or_else(|error| Self::Error {
@@ -135,6 +189,19 @@ impl Answer {
                 .delete_expired_watermarks(limit)
                 .await
                 .map(Self::Count),
+            _ => Err(nothing()),
+        }
+    }
+
+    async fn of_admin(store: &dyn IdempotencyStore, operation: Operation) -> Result<Self> {
+        let admin = store.admin().ok_or_else(nothing)?;
+        match operation {
+            Operation::List(filter, after, limit) => {
+                let page = admin.list(&filter, after.as_ref(), limit).await;
+                page.map(Self::Page)
+            }
+            Operation::Summary(key) => admin.summary(&key).await.map(Self::Summary),
+            Operation::Force(step) => admin.force(&step.into_step()?).await.map(Self::Forced),
             _ => Err(nothing()),
         }
     }

@@ -295,6 +295,33 @@ pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
         &["law10::marks_and_records_do_not_see_each_other"],
     ),
     (
+        Bug::ForceIgnoresToken,
+        &["law05::a_forced_step_with_another_token_changes_nothing"],
+    ),
+    (
+        Bug::ForceLeavesHolder,
+        &[
+            "law05::a_forced_release_fences_the_old_holder",
+            "law07::a_forced_release_frees_the_key_at_once",
+        ],
+    ),
+    (
+        Bug::ForceChecksThenWrites,
+        &["law01::of_racing_forced_steps_one_is_taken"],
+    ),
+    (
+        Bug::ForceIsNotRecorded,
+        &["law06::every_forced_step_leaves_an_audit_entry"],
+    ),
+    (
+        Bug::ListSkips,
+        &["law02::a_list_has_each_record_once_in_pages_of_any_size"],
+    ),
+    (
+        Bug::ListShowsExpired,
+        &["law02::a_list_shows_stale_and_expired_records"],
+    ),
+    (
         Bug::IgnoresTransactions,
         &["law01::beside_an_open_transaction_there_is_no_second_winner"],
     ),
