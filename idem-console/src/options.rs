@@ -124,11 +124,15 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when the path does not begin with a slash, ends with one, or has other
+    /// `InvalidInput` when the path does not begin with one slash, ends with one, or has other
     /// characters than ASCII letters, digits, `-`, `_`, `.` and slashes.
     pub fn with_base_path(mut self, path: &str) -> Result<Self> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-        if !path.starts_with('/') || path.ends_with('/') || !path.chars().all(is_plain) {
+        if !path.starts_with('/')
+            || path.ends_with('/')
+            || path.contains("//")
+            || !path.chars().all(is_plain)
+        {
             return Err(Error::invalid_input(
                 "the path of a console looks like `/admin/idem`",
             ));
@@ -274,7 +278,7 @@ mod tests {
         for url in ["https://a/metrics", "/metrics", "a b"] {
             assert!(Options::new().with_metrics_url(url).is_err(), "{url}");
         }
-        for path in ["admin", "/admin/", "/", "/{id}"] {
+        for path in ["admin", "/admin/", "/", "//admin", "/{id}"] {
             assert!(Options::new().with_base_path(path).is_err(), "{path}");
         }
         assert!(Options::new().with_base_path("/admin/idem").is_ok());

@@ -30,6 +30,16 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Most bytes of a picture in the documentation.
 const MAX_PICTURE: usize = 150_000;
 
+/// The pictures that are kept; the others are only taken.
+const KEPT: [&str; 6] = [
+    "overview-1280-light",
+    "overview-1280-dark",
+    "records-1280-light",
+    "record-1280-light",
+    "overview-390-light",
+    "confirm-390-light",
+];
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let program = chromium::program();
@@ -242,10 +252,10 @@ async fn hostile_keys_are_harmless_and_fit(program: &Path) {
         &longest,
     ];
     for id in ids {
-        let key = Key::new(id, &id.chars().take(25).collect::<String>(), id).unwrap();
+        let key = Key::new(id, id.chars().take(25).collect::<String>(), id).unwrap();
         let metadata = idem_core::Metadata::new().with(id, id);
         let request = ClaimRequest::new(key, Fingerprint::raw("body")).with_metadata(metadata);
-        store.claim(&request).await.unwrap().acquired().unwrap();
+        let _ = store.claim(&request).await.unwrap().acquired().unwrap();
     }
     let mut desk = Desk::new(program, store, access().with_changes()).await;
     desk.log_in("").await;
@@ -368,7 +378,7 @@ async fn pictures(program: &Path) {
         .until("document.body.innerText.includes('last ')")
         .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    for (width, height) in [(1280, 800), (390, 844)] {
+    for (width, height) in [(1280, 1000), (390, 844)] {
         for scheme in ["light", "dark"] {
             desk.browser.resize(width, height).await;
             desk.browser.prefer(scheme).await;
@@ -395,11 +405,14 @@ async fn pictures(program: &Path) {
                 }
                 desk.browser.is_harmless().await;
                 let picture = desk.browser.picture().await;
-                assert!(picture.len() < MAX_PICTURE, "{name}: {}", picture.len());
-                // A dark picture of each width shows the scheme; the others are looked at only.
-                let file = folder.join(format!("{name}-{width}-{scheme}.png"));
-                if scheme == "light" || name == "overview" {
-                    std::fs::write(file, picture).unwrap();
+                assert!(
+                    std::env::var_os("IDEM_WHOLE_PAGES").is_some() || picture.len() < MAX_PICTURE,
+                    "{name}: {}",
+                    picture.len()
+                );
+                let name = format!("{name}-{width}-{scheme}");
+                if KEPT.contains(&name.as_str()) {
+                    std::fs::write(folder.join(name).with_extension("png"), picture).unwrap();
                 }
             }
         }

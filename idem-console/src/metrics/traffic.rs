@@ -39,10 +39,13 @@ pub(crate) enum Quantile {
     Above(f64),
 }
 
+/// Values by the names and labels of their series.
+type Counters = HashMap<(String, String), f64>;
+
 /// One page's readings.
 #[derive(Debug, Default)]
 pub(crate) struct Readings {
-    last: Option<(Instant, HashMap<(String, String), f64>)>,
+    last: Option<(Instant, Counters)>,
     increases: VecDeque<Increase>,
     waiters: f64,
 }
@@ -63,7 +66,7 @@ struct Increase {
 impl Readings {
     /// Adds what a page says at this instant.
     pub(crate) fn add(&mut self, text: &str, now: Instant) {
-        let mut counters = HashMap::new();
+        let mut counters = Counters::new();
         let mut increase = Increase {
             until: Some(now),
             ..Increase::default()

@@ -20,7 +20,7 @@ use crate::identity::Identity;
 use crate::text;
 
 /// How many records one call of the store looks at.
-const PAGE: u32 = 100;
+const PAGE: u32 = 50;
 /// A page has this many records, if so many match; at most two pages of the store less one.
 const ROWS: usize = 50;
 /// Most records that one page looks at.

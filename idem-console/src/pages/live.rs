@@ -139,8 +139,8 @@ fn live(console: &Console, snapshot: &Snapshot) -> Live {
     };
     let points = snapshot.growth.points();
     let since = match points.first() {
-        Some(first) => format!("{} ago", text::duration(first.at.elapsed())),
-        None => "now".to_owned(),
+        Some(first) => format!("over {}", text::duration(first.at.elapsed())),
+        None => String::new(),
     };
     let bounded = (!records.is_complete && records.looked_at > 0).then(|| {
         let looked_at = text::count(records.looked_at);

@@ -122,8 +122,15 @@ impl Chromium {
         browser
     }
 
-    /// Makes a call, and returns its result. Events that come meanwhile are kept.
+    /// Makes a call, and returns its result.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.attempt(method, params).await;
+        assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+        answer["result"].clone()
+    }
+
+    /// Makes a call, and returns the answer. Events that come meanwhile are kept.
+    async fn attempt(&mut self, method: &str, params: Value) -> Value {
         self.calls += 1;
         let mut message = json!({ "id": self.calls, "method": method, "params": params });
         if !self.session.is_empty() {
@@ -137,8 +144,7 @@ impl Chromium {
                 self.events.push(answer);
                 continue;
             }
-            assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
-            return answer["result"].clone();
+            return answer;
         }
     }
 
@@ -178,8 +184,8 @@ impl Chromium {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let params = json!({ "expression": expression, "returnByValue": true });
-            let answer = self.call("Runtime.evaluate", params).await;
-            if answer["result"]["value"] == json!(true) {
+            let answer = self.attempt("Runtime.evaluate", params).await;
+            if answer["result"]["result"]["value"] == json!(true) {
                 return;
             }
             if Instant::now() > deadline {
@@ -210,7 +216,9 @@ impl Chromium {
         let selector = json!(selector);
         self.value("document.documentElement.dataset.left = 'yes'; 1")
             .await;
-        self.value(&format!("document.querySelector({selector}).click()"))
+        // The page may be gone before the call is answered.
+        let click = format!("document.querySelector({selector}).click()");
+        self.attempt("Runtime.evaluate", json!({ "expression": click }))
             .await;
         self.until("!document.documentElement.dataset.left && document.readyState === 'complete'")
             .await;
@@ -229,9 +237,10 @@ impl Chromium {
         self.call("Emulation.setEmulatedMedia", media).await;
     }
 
-    /// Returns a picture of the whole page, in PNG format.
+    /// Returns a picture of the window, or of the whole page, in PNG format.
     pub(crate) async fn picture(&mut self) -> Vec<u8> {
-        let params = json!({ "format": "png", "captureBeyondViewport": true });
+        let is_whole = std::env::var_os("IDEM_WHOLE_PAGES").is_some();
+        let params = json!({ "format": "png", "captureBeyondViewport": is_whole });
         let picture = self.call("Page.captureScreenshot", params).await;
         STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
     }

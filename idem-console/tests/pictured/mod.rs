@@ -199,9 +199,33 @@ pub(crate) async fn store() -> Arc<dyn IdempotencyStore> {
     store.force(&step.unwrap()).await.unwrap();
     let again = ClaimRequest::new(forced, Fingerprint::raw("again"));
     let again = again.with_lease(Duration::from_millis(1));
-    store.claim(&again).await.unwrap();
+    let _ = store.claim(&again).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    Arc::new(Aged { store, seconds })
+    let aged = Arc::new(Aged { store, seconds });
+    let grown = Arc::downgrade(&aged);
+    // For the charts: a minute of business.
+    tokio::spawn(async move {
+        for number in 0..400_u64 {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            let Some(aged) = grown.upgrade() else { return };
+            for part in 0..(number * 7 % 5) {
+                let id = format!("new-{number:04x}-{part}");
+                let key = Key::new("acme-us", "payments.create", id).unwrap();
+                let request = ClaimRequest::new(key, Fingerprint::raw("body"));
+                let claim = aged
+                    .store
+                    .claim(&request)
+                    .await
+                    .unwrap()
+                    .acquired()
+                    .unwrap();
+                let body = vec![b'x'; 200 + (number * 97 % 900) as usize];
+                let response = Response::new(201, body);
+                aged.store.complete(&claim, &response, DAY).await.unwrap();
+            }
+        }
+    });
+    aged
 }
 
 /// Serves metrics that grow, and returns their URL.
