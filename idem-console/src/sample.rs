@@ -225,7 +225,9 @@ mod tests {
                 }
             }
         }
-        let options = crate::Options::new().with_most_looked_at(most);
+        let options = crate::Options::new()
+            .with_most_looked_at(most)
+            .with_refresh(Duration::from_millis(100));
         let console = Console::new(store.clone(), options).unwrap();
         (store, console)
     }
