@@ -1,7 +1,7 @@
 //! The router, without a network: who gets in, what may be changed, and what every answer has.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, Method, Request, StatusCode};
-use idem_console::{Access, Options, router};
+use idem_console::{Access, Options, router, serve, serve_on};
 use idem_core::{
     Claim, ClaimRequest, ErrorKind, Failure, Fingerprint, IdempotencyStore, IdempotencyStoreExt,
     Key, MemoryStore, Response,
@@ -682,4 +682,89 @@ async fn only_so_many_overviews_are_renewed() {
     let request = browser.request(Method::GET, "/events", String::new());
     let response = browser.app.clone().oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
+}
+
+/// What has been logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn logs_have_neither_keys_nor_payloads_nor_the_token() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let (store, held) = with_record().await;
+    let options = token().with_changes().with_shown_results();
+    let mut browser = Browser::new(&store, options);
+    browser.log_in("a wrong guess", "").await;
+    browser.log_in(TOKEN, "Ada").await;
+    let csrf = browser.csrf().await;
+    let seen = held.token().as_i64().to_string();
+    let response = Response::new(200, "the payload");
+    store.complete(&held, &response, DAY).await.unwrap();
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("path", "tenant:pay:order-1"),
+        ("action", "delete"),
+        ("token", &seen),
+        ("reason", "the reason"),
+        ("scope", "tenant"),
+    ];
+    for path in ["/records", "/record", "/result", "/confirm", "/force"] {
+        assert_eq!(browser.post(path, &fields).await.status, StatusCode::OK);
+    }
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    for text in ["forced step", "console:Ada", "a wrong token"] {
+        assert!(log.contains(text), "{text} is not in {log}");
+    }
+    for text in [
+        "order-1",
+        "tenant",
+        "payload",
+        "the reason",
+        TOKEN,
+        "a wrong guess",
+    ] {
+        assert!(!log.contains(text), "{text} in {log}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_of_all_is_not_served_without_access() {
+    let store: Arc<dyn IdempotencyStore> = Arc::new(MemoryStore::new());
+    let options = Options::new().with_address("0.0.0.0:0".parse().unwrap());
+    let refused = serve(store.clone(), options).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let refused = serve_on(listener, store, Options::new()).await;
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::InvalidInput
+    );
+}
+
+#[tokio::test]
+async fn a_form_is_bounded() {
+    let (store, _) = with_record().await;
+    let browser = Browser::new(&store, Options::new());
+    let csrf = browser.csrf().await;
+    let large = "a".repeat(40_000);
+    let fields = [("csrf", csrf.as_str()), ("operation", &large)];
+    let page = browser.post("/records", &fields).await;
+    assert_eq!(page.status, StatusCode::PAYLOAD_TOO_LARGE);
 }
