@@ -23,16 +23,16 @@ struct Beside<W> {
 }
 
 /// Says that the work has started.
-type Started = oneshot::Sender<()>;
+pub(super) type Started = oneshot::Sender<()>;
 
 /// Whether the claims have ended.
-type IsOver = watch::Receiver<bool>;
+pub(super) type IsOver = watch::Receiver<bool>;
 
 /// The result of the other work.
-type Done = Result<(), BoxError>;
+pub(super) type Done = Result<(), BoxError>;
 
 /// Returns the contender with fresh claims in this arena.
-fn beside<W, F>(name: &'static str, arena: &Arena, work: W) -> Box<dyn Contender>
+pub(super) fn beside<W, F>(name: &'static str, arena: &Arena, work: W) -> Box<dyn Contender>
 where
     W: Fn(Started, IsOver) -> F + Send + Sync + 'static,
     F: Future<Output = Done> + Send + 'static,

@@ -3,6 +3,7 @@
 mod beside;
 mod hybrid;
 mod key;
+mod list;
 mod race;
 mod scene;
 mod tables;
@@ -18,7 +19,7 @@ use crate::{Backend, Plan, Row};
 use race::Race;
 
 /// The paths, in the order of reports.
-pub const PATHS: [&str; 14] = [
+pub const PATHS: [&str; 15] = [
     "claim_fresh",
     "claim_complete",
     "replay",
@@ -29,6 +30,7 @@ pub const PATHS: [&str; 14] = [
     "payload",
     "hybrid",
     "purge",
+    "list",
     "bulk_load",
     "table_size",
     "cold_start",
@@ -123,6 +125,7 @@ async fn visit_path(path: &str, visit: &mut Visit<'_>) -> Result<(), BoxError> {
         ("contended", _) => wrappers::contended(visit).await,
         ("locked_key", _) => beside::locked_key(visit).await,
         ("purge", _) => beside::purge(visit).await,
+        ("list", _) => list::list(visit).await,
         ("bulk_load", _) => tables::bulk_load(visit).await,
         ("table_size", _) => tables::table_size(visit).await,
         ("http", "memory") => wrappers::http(visit).await,

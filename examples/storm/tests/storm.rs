@@ -2,11 +2,13 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use idem_core::IdempotencyStore;
+use idem_core::admin::{Forced, ForcedAction, ForcedStep, RecordFilter, SummaryState};
 use support::{Ran, on_stores, trials};
 
 const EVENTS: &str = concat!(
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         closed_output_is_no_panic,
         deadline_stops_it,
         workers_end_with_their_parent,
+        keys_of_killed_workers_are_freed_by_force,
     ];
     #[cfg(unix)]
     all.extend(trials![interrupt_stops_it,]);
@@ -71,6 +74,72 @@ fn is_clean(storm: &Ran, requests: u64, deliveries: u64) {
     assert_eq!(storm.fact("deliveries"), deliveries);
     let answers = ["fresh", "replays", "conflicts"].map(|name| storm.fact(name));
     assert_eq!(answers.iter().sum::<u64>(), deliveries, "{answers:?}");
+}
+
+/// Leases of ten minutes: without the forced steps, the keys of killed workers would block the
+/// storm until its deadline. A step that meets a living worker costs it its claim, and no effect is
+/// lost or doubled.
+fn keys_of_killed_workers_are_freed_by_force() {
+    let arguments = [
+        "--requests=60",
+        "--retries=3",
+        "--crash-rate=0.1",
+        "--lease=600000",
+        "--hold=0",
+        "--deadline=60",
+        "--json",
+    ];
+    let mut child = command(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let place = loop {
+        let line = lines.next().unwrap().unwrap();
+        if let Some(place) = line.strip_prefix("storm: the records are in ") {
+            break place.to_owned();
+        }
+    };
+    let (url, tables) = place.split_once(", tables ").unwrap();
+    let (table, _) = tables.split_once(' ').unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let forced = runtime.block_on(async {
+        let config = idem_sqlite::Config::new().with_table(table).unwrap();
+        let store = idem_sqlite::SqliteStore::connect(url, config)
+            .await
+            .unwrap();
+        let mut forced = 0;
+        while child.try_wait().unwrap().is_none() {
+            // The tables are gone a moment before the storm is.
+            forced += free_old_claims(&store).await.unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        forced
+    });
+    let storm = Ran::from(child.wait_with_output().unwrap());
+    storm.ended(0, &["Every effect happened exactly once."]);
+    assert_eq!(storm.fact("effects"), 60);
+    assert_eq!(storm.fact("takeovers"), 0, "no lease has ended");
+    assert!(forced > 0, "no key had to be freed");
+}
+
+/// Frees keys that were claimed half a second ago.
+async fn free_old_claims(store: &dyn IdempotencyStore) -> idem_core::Result<usize> {
+    let admin = store.admin().expect("every store lists");
+    let old = RecordFilter::new()
+        .with_state(SummaryState::InFlight)
+        .with_min_age(Duration::from_millis(500));
+    let mut forced = 0;
+    for record in admin.list(&old, None, 1_000).await?.records {
+        let action = ForcedAction::Release;
+        let step = ForcedStep::new(record.key, record.token, action, "test", "worker killed")?;
+        forced += usize::from(matches!(admin.force(&step).await?, Forced::Done { .. }));
+    }
+    Ok(forced)
 }
 
 #[track_caller]

@@ -80,6 +80,49 @@
 //! # }
 //! ```
 //!
+//! # Stuck keys
+//!
+//! [`admin`](crate::IdempotencyStore::admin) of every store of this family lists records, and takes
+//! a step in place of a holder that is gone. The tools `idem` and its console do the same for
+//! people.
+//!
+//! ```
+//! use idem_core::admin::{Forced, ForcedAction, ForcedStep, RecordFilter, SummaryState};
+//! use idem_core::{Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key, MemoryStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new();
+//! let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+//! let outcome = store.claim_key(key.clone(), Fingerprint::raw("request")).await?;
+//! let claim = outcome.acquired().expect("the key is free"); // its worker dies now
+//!
+//! let admin = store.admin().expect("the store has it");
+//! let stuck = RecordFilter::new().with_state(SummaryState::InFlight);
+//! let page = admin.list(&stuck, None, 100).await?;
+//! let record = &page.records[0];
+//! let why = "worker lost, no charge at the bank";
+//! let step = ForcedStep::new(key.clone(), record.token, ForcedAction::Release, "ada", why)?;
+//! assert!(matches!(admin.force(&step).await?, Forced::Done { .. }));
+//! assert!(matches!(admin.force(&step).await?, Forced::Refused { current: None }));
+//!
+//! assert!(store.release(&claim).await.unwrap_err().is_claim_lost());
+//! assert_eq!(store.history(&key).await?[0].who, "ada");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - A step names the token that the operator has seen. After a takeover it changes nothing, and the
+//!   answer is the record as it is.
+//! - One statement compares the token and takes the step. It fences the holder: the late steps of
+//!   one that comes back are `ClaimLost`.
+//! - A page looks at a bounded number of records and locks none. There is no index for it, so a list
+//!   of what is rare reads the whole table, page by page; claims cost the same with it and without.
+//! - An audit entry is a record of the operation
+//!   [`AUDIT_OPERATION`](crate::admin::AUDIT_OPERATION), kept for
+//!   [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Whoever may write the table may also change
+//!   it: where that matters, copy entries to a place of their own.
+//!
 //! # What to alert on
 //!
 //! Module [`observe`](crate::engine::observe) lists every metric with its labels, and the constant

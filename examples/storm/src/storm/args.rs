@@ -30,6 +30,12 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Store")]
     pub(crate) keep: bool,
 
+    /// Print where the tables are before the first delivery, and leave them there for this many
+    /// seconds after the last: time for a look with `idem` or its console. Ctrl-C ends it
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=10_000_000),
+          help_heading = "Store")]
+    pub(crate) hold: Option<u64>,
+
     /// Real events instead of generated ones: a file with one JSON object per line, `-` for
     /// standard input
     #[arg(long, value_name = "FILE|-", help_heading = "Requests")]

@@ -73,7 +73,11 @@ async fn run(args: &Args, seed: u64, storm: Storm, seat: &mut Seat) -> Result<Re
     let storming = async {
         let created = backend.create().await;
         created.or_stop("--store: the tables cannot be created")?;
+        if args.hold.is_some() {
+            let _ = writeln!(stderr(), "storm: the records are in {}", seat.place());
+        }
         deliver(args, &storm).await?;
+        hold(args.hold).await;
         backend.ledger().await.or_stop("the ledger cannot be read")
     };
     let ledger = storming.await;
@@ -103,6 +107,19 @@ async fn run(args: &Args, seed: u64, storm: Storm, seat: &mut Seat) -> Result<Re
         plan: storm.plan.digest,
         tally,
     })
+}
+
+/// Waits this many seconds, or until a signal ends the wait.
+async fn hold(seconds: Option<u64>) {
+    let Some(seconds) = seconds.filter(|&seconds| seconds > 0) else {
+        return;
+    };
+    let _ = writeln!(
+        stderr(),
+        "storm: all is delivered; the tables stay for {seconds} s, or until Ctrl-C"
+    );
+    // The time-out is the normal end.
+    let _ = tokio::time::timeout(Duration::from_secs(seconds), end_is_wanted()).await;
 }
 
 /// Runs all lanes to their end. However it ends, it leaves no worker: a lane that is dropped kills

@@ -83,6 +83,11 @@ impl Seat {
         if let Some(folder) = &mut self.folder {
             folder.disable_cleanup(true);
         }
+        self.place()
+    }
+
+    /// Returns the location of the data, without a password.
+    pub(crate) fn place(&self) -> String {
         let Location { url, namespace, .. } = &self.location;
         let database = tiers(url).map_or(&**url, |(_, database)| database);
         match Product::of(database) {
