@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
+use futures_util::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use idem_console::{Access, Options, router, serve, serve_on};
@@ -14,6 +15,8 @@ use idem_core::{
     Claim, ClaimRequest, ErrorKind, Failure, Fingerprint, IdempotencyStore, IdempotencyStoreExt,
     Key, MemoryStore, Response,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tower::ServiceExt;
 
 const TOKEN: &str = "correct-horse-battery-staple";
@@ -767,4 +770,62 @@ async fn a_form_is_bounded() {
     let fields = [("csrf", csrf.as_str()), ("operation", &large)];
     let page = browser.post("/records", &fields).await;
     assert_eq!(page.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+/// The clock runs ahead while nothing else happens.
+#[tokio::test(start_paused = true)]
+async fn connections_that_send_nothing_are_closed() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let store: Arc<dyn IdempotencyStore> = Arc::new(MemoryStore::new());
+    tokio::spawn(serve_on(listener, store, Options::new()));
+    for sent in ["", "GET / HTTP/1.1\r\nhost: loc"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let mut answer = Vec::new();
+        // Closed with or without an answer.
+        let _ = stream.read_to_end(&mut answer).await;
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(20), "{sent}: {waited:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_the_records() {
+    let (store, _) = with_record().await;
+    let options = Options::new().with_refresh(Duration::from_millis(100));
+    let browser = Browser::new(&store, options);
+    let request = browser.request(Method::GET, "/events", String::new());
+    let response = browser.app.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
+    let mut body = response.into_body().into_data_stream();
+    let first = body.next().await.unwrap().unwrap();
+    let first = std::str::from_utf8(&first).unwrap();
+    assert!(
+        first.contains("event: overview") && first.contains("order-1"),
+        "{first}"
+    );
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_session() {
+    let (store, _) = with_record().await;
+    let options = token().with_refresh(Duration::from_millis(100));
+    let mut browser = Browser::new(&store, options);
+    browser.log_in(TOKEN, "").await;
+    let csrf = browser.csrf().await;
+    let request = browser.request(Method::GET, "/events", String::new());
+    let response = browser.app.clone().oneshot(request).await.unwrap();
+    browser.post("/logout", &[("csrf", &csrf)]).await;
+    let ended = tokio::time::timeout(
+        Duration::from_secs(30),
+        to_bytes(response.into_body(), 1 << 20),
+    );
+    let text = ended.await.expect("the stream goes on").unwrap();
+    let text = std::str::from_utf8(&text).unwrap();
+    assert!(
+        text.contains("event: over\n") && !text.contains("order-1"),
+        "{text}"
+    );
 }

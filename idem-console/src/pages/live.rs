@@ -126,9 +126,10 @@ pub(crate) async fn events(
             Some((Ok::<_, Infallible>(event), state))
         },
     );
-    Sse::new(events)
-        .keep_alive(KeepAlive::default())
-        .into_response()
+    // Proxies that follow nginx would keep events until a buffer is full.
+    let unbuffered = [("x-accel-buffering", "no")];
+    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    (unbuffered, events).into_response()
 }
 
 fn live(console: &Console, snapshot: &Snapshot) -> Live {
