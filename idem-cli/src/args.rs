@@ -62,6 +62,16 @@ pub(crate) struct StoreArgs {
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) schema: Option<String>,
 
+    /// The Redis of a cache in front of the store (`idem-hybrid`): forced steps end what it holds.
+    #[arg(long, value_name = "URL", global = true, requires = "cache_namespace")]
+    #[arg(env = "IDEM_CACHE", hide_env_values = true)]
+    cache: Option<StoreUrl>,
+
+    /// The namespace of that cache, as the services name it.
+    #[arg(long, value_name = "NAME", global = true, env = "IDEM_CACHE_NAMESPACE")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    cache_namespace: Option<String>,
+
     /// PostgreSQL: keeps no prepared statements, for PgBouncer before 1.21 and similar poolers in
     /// transaction mode.
     #[arg(long, global = true, env = "IDEM_UNPREPARED")]
@@ -95,6 +105,21 @@ impl StoreArgs {
             unprepared: true,
             ..self.clone()
         })
+    }
+
+    /// Returns the URL and the namespace of the cache.
+    ///
+    /// # Errors
+    ///
+    /// A usage error for a cache without a namespace.
+    pub(crate) fn cache(&self) -> crate::failure::Result<Option<(&StoreUrl, &str)>> {
+        match (&self.cache, &self.cache_namespace) {
+            (None, _) => Ok(None),
+            (Some(url), Some(namespace)) => Ok(Some((url, namespace))),
+            (Some(_), None) => Err(crate::Failure::usage(
+                "a cache has a namespace; add `--cache-namespace NAME`, or set IDEM_CACHE_NAMESPACE",
+            )),
+        }
     }
 
     /// Returns the variables that name the same store to another process of this program.
@@ -169,6 +194,9 @@ pub(crate) enum Command {
     /// Shows operations, rates and stuck keys, again and again.
     #[command(visible_alias = "top")]
     Watch(watch::Options),
+    /// Serves the console: a web page with the same.
+    #[cfg(feature = "console")]
+    Serve(crate::commands::serve::Options),
     /// Runs the conformance suite against this server, in tables of its own.
     #[cfg(feature = "certify")]
     Certify(crate::commands::certify::Options),

@@ -1,5 +1,7 @@
 //! [`open`] and [`connect`]: stores by their URLs. One file for each kind of store.
 
+#[cfg(feature = "redis")]
+mod cache;
 #[cfg(feature = "mongo")]
 mod mongo;
 #[cfg(feature = "mssql")]
@@ -123,7 +125,16 @@ impl Kind {
 ///
 /// A usage error for a bad URL or a missing feature; the store's own errors.
 pub(crate) async fn open(args: &StoreArgs) -> Result<Arc<dyn IdempotencyStore>> {
-    Ok(connect(args, Purpose::Use).await?.store())
+    let store = connect(args, Purpose::Use).await?.store();
+    #[cfg(feature = "redis")]
+    return cache::in_front(args, store);
+    #[cfg(not(feature = "redis"))]
+    match args.cache()? {
+        None => Ok(store),
+        Some(_) => Err(Failure::usage(
+            "this `idem` was built without redis, which caches need; install one with it: `cargo install idem-cli`",
+        )),
+    }
 }
 
 /// Opens the store, with what its kind has.

@@ -20,7 +20,7 @@ use crate::url::StoreUrl;
 
 /// Where the servers are.
 #[derive(Clone, PartialEq, Eq)]
-enum Address {
+pub(super) enum Address {
     Node(String),
     Cluster(Vec<String>),
     /// The sentinels, the group, and a URL with login and TLS of its servers.
@@ -34,7 +34,7 @@ struct Redis {
 }
 
 /// Reads the address: one URL, URLs with commas, or a scheme of this program with hosts and commas.
-fn address(url: &StoreUrl) -> Result<Address> {
+pub(super) fn address(url: &StoreUrl) -> Result<Address> {
     let scheme = url.scheme();
     let Some((base, kind)) = scheme.split_once('-') else {
         let nodes: Vec<_> = url.nodes().into_iter().map(str::to_owned).collect();

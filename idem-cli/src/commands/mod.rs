@@ -11,6 +11,8 @@ pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod purge;
 pub(crate) mod schema;
+#[cfg(feature = "console")]
+pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod stats;
 pub(crate) mod step;
@@ -51,6 +53,8 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit> {
         }
         Command::Stats(options) => Box::pin(stats::run(store, &options, output)).await,
         Command::Watch(options) => Box::pin(watch::run(store, &options, output)).await,
+        #[cfg(feature = "console")]
+        Command::Serve(options) => Box::pin(serve::run(store, &options, output)).await,
         #[cfg(feature = "certify")]
         Command::Certify(options) => Box::pin(certify::run(store, &options, output)).await,
         Command::Completions(options) => completions::run(&options),
