@@ -75,8 +75,14 @@ fn clippy() -> Result<bool> {
         }
         for features in sets {
             let title = format!("clippy of {} with {features}", package.name);
-            let mut command = cargo("clippy --quiet --lib --package");
-            command.arg(&*package.name).args(features.split(' '));
+            let targets = match workspace::is_library(package) {
+                true => "--lib",
+                false => "--bins",
+            };
+            let mut command = cargo("clippy --quiet --package");
+            command
+                .args([&*package.name, targets])
+                .args(features.split(' '));
             hold &= step::run(&title, command.args(deny))?;
         }
     }

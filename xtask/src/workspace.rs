@@ -15,15 +15,20 @@ pub(crate) fn members() -> Result<Metadata> {
     Ok(MetadataCommand::new().no_deps().exec()?)
 }
 
-/// Returns the names of the members that are published.
+/// Returns the names of the members that are published and have an API.
 pub(crate) fn published() -> Result<Vec<String>> {
     let packages = members()?.packages.into_iter();
-    let published = packages.filter(is_published);
+    let published = packages.filter(|package| is_published(package) && is_library(package));
     Ok(published.map(|package| package.name.to_string()).collect())
 }
 
 pub(crate) fn is_published(package: &Package) -> bool {
     package.publish.as_ref().is_none_or(|to| !to.is_empty())
+}
+
+pub(crate) fn is_library(package: &Package) -> bool {
+    let mut targets = package.targets.iter();
+    targets.any(|target| target.is_kind(TargetKind::Lib))
 }
 
 /// Returns the members and all their dependencies, with all features.
