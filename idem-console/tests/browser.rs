@@ -1,7 +1,7 @@
 //! The console in a real browser. Without Chromium, the tests are shown as ignored; where
 //! `IDEM_REQUIRE` names it, they fail.
 //!
-//! `IDEM_PICTURES=docs/console cargo test -p idem-console --test browser pictures` writes the
+//! `IDEM_PICTURES=$PWD/docs/console cargo test -p idem-console --test browser pictures` writes the
 //! pictures of the documentation.
 
 mod chromium;
