@@ -187,7 +187,8 @@ pub struct RecordSummary {
     /// The name of the last checkpoint of a record in flight.
     pub checkpoint: Option<String>,
     /// The code of the failure. `None` where it does not fit into the first
-    /// [`LISTED_RESULT_BYTES`](crate::backend::LISTED_RESULT_BYTES) of the stored result.
+    /// [`LISTED_RESULT_BYTES`](crate::backend::LISTED_RESULT_BYTES) of the stored result; in a list
+    /// of `idem-mongo`, also where the failure has more than 64 KiB.
     pub failure_code: Option<String>,
 }
 

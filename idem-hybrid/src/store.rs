@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use idem_core::backend::check;
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completed, Effect, Error, ErrorKind,
-    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    Failure, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result, WatermarkStore,
 };
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
@@ -23,7 +23,7 @@ pub(crate) const BACKEND: &str = "hybrid";
 /// The cache answers for completed records; everything else, and every decision, is the database's.
 /// Whatever the cache does (down, slow, flushed, evicting, full of garbage or of other keys'
 /// entries), each answer is one that the database alone would have given. No error of the cache
-/// reaches a caller, except from [`invalidate`](Self::invalidate).
+/// reaches a caller, except from [`invalidate`](Self::invalidate) and from a forced deletion.
 ///
 /// A clone shares cache, database, breaker and counts. Operations need a tokio runtime with its
 /// timer, as the databases do.
@@ -57,8 +57,9 @@ pub(crate) const BACKEND: &str = "hybrid";
 ///   counted from an instant *before* the database was read, less a thousandth for clocks that
 ///   drift.
 /// * An entry carries its key, a checksum and the fingerprint; each hit checks them all.
-/// * An operator that deletes a completed record behind the store's back must then call
-///   [`invalidate`](Self::invalidate).
+/// * An operator deletes a completed record through the store, by
+///   [`force`](idem_core::RecordAdmin::force), which also makes the cache forget it. An operator
+///   that deletes one behind the store's back must then call [`invalidate`](Self::invalidate).
 #[derive(Debug)]
 pub struct HybridStore<C: Cache, S> {
     pub(crate) front: Arc<Front<C>>,
@@ -285,6 +286,12 @@ impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
     /// Returns the database's: an old mark from a cache would let stale events through.
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
         self.database.watermarks()
+    }
+
+    /// Returns the database's, if it has one, and keeps the cache from replaying what a forced step
+    /// has deleted.
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
+        self.database.admin().map(|_| self as &dyn RecordAdmin)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

@@ -281,8 +281,20 @@ impl Operations {
         claim: &Claim,
         update: Vec<Document>,
     ) -> Result<Option<Row>> {
+        let filter = statements::held_filter(claim);
+        self.update_one(session, claim.key(), filter, update).await
+    }
+
+    /// Updates the document of this key if it matches, and returns it as it is then.
+    pub(crate) async fn update_one(
+        &self,
+        session: &mut Session<'_>,
+        key: &Key,
+        filter: Document,
+        update: Vec<Document>,
+    ) -> Result<Option<Row>> {
         let change = Change {
-            filter: statements::held_filter(claim),
+            filter,
             update,
             upsert: false,
         };
@@ -290,7 +302,7 @@ impl Operations {
         while tries < MAX_RETRIES {
             let change = change.clone();
             match self
-                .write_document(session, &self.records, claim.key(), change)
+                .write_document(session, &self.records, key, change)
                 .await?
             {
                 Changed::Document(document) => return Ok(Some(Row::new(document))),

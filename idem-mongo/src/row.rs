@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use idem_core::backend::StoredRecord;
-use idem_core::{Bytes, ClaimOutcome, Error, FailedPolicy, Record, Result, Timestamp};
+use idem_core::admin::{RecordSummary, SummaryState};
+use idem_core::backend::{LISTED_RESULT_BYTES, StoredRecord};
+use idem_core::{
+    AttemptId, Bytes, ClaimOutcome, Error, FailedPolicy, FencingToken, Key, Record, Result,
+    Timestamp,
+};
 use mongodb::bson::{Bson, Document};
 
 use crate::statements::ClaimParams;
@@ -148,7 +152,7 @@ impl Row {
             }
             // A claim that retries failures would have put a live failed record in flight again;
             // for any other claim the outcome is the same.
-            StoredRecord::FAILED if same && attempt == idem_core::AttemptId::NIL.as_bytes() => {
+            StoredRecord::FAILED if same && attempt == AttemptId::NIL.as_bytes() => {
                 let now = self.number("sealed_at")?;
                 let stored = self.stored(Some(failure.clone()), now)?;
                 stored.loses(request).map(Some)
@@ -183,6 +187,40 @@ impl Row {
         }
         let claim = self.stored(None, claimed_at)?.claim(request);
         Ok(Some(ClaimOutcome::Acquired(claim)))
+    }
+
+    /// Keeps the first [`LISTED_RESULT_BYTES`] of the body that a list has read.
+    pub(crate) fn listed(mut document: Document) -> Self {
+        if let Some(Bson::Binary(body)) = document.get_mut("body") {
+            body.bytes.truncate(LISTED_RESULT_BYTES);
+            body.bytes.shrink_to_fit();
+        }
+        Self(document)
+    }
+
+    /// Returns the summary of a record that a list has read; `None` for a released one.
+    pub(crate) fn summary(mut self, key: Key) -> Option<RecordSummary> {
+        let body = self.take("body");
+        let bytes = self.number("body_bytes").unwrap_or_default();
+        let bytes = u64::try_from(bytes).unwrap_or_default();
+        let now = self.number("now").unwrap_or_default();
+        let stored = body.and_then(|body| {
+            let mut stored = self.stored(body, now)?;
+            // Of a failure that was too large to be read, nothing is known.
+            if stored.state == StoredRecord::FAILED && bytes > 0 {
+                stored.result.get_or_insert_default();
+            }
+            Ok(stored)
+        });
+        if let Ok(stored) = stored {
+            return stored.summary(key, bytes);
+        }
+        let token = self.number("token").unwrap_or_default();
+        let token = FencingToken::from_i64(token);
+        let mut summary = RecordSummary::new(key, SummaryState::Unreadable, token);
+        summary.observed_at = Timestamp::from_micros(now);
+        summary.result_bytes = bytes;
+        Some(summary)
     }
 
     fn stored(&self, result: Option<Bytes>, now: i64) -> Result<StoredRecord<'_>> {

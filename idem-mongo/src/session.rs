@@ -126,6 +126,26 @@ impl<'s> Session<'s> {
         found?.map_err(|error| classify(error, sent))
     }
 
+    /// Returns what `keep` makes of each document that a pipeline of reads finds, outside a
+    /// transaction. It keeps no more documents in memory than the server sends at once.
+    pub(crate) async fn read_each<T: Send + 'static>(
+        &self,
+        collection: &Collection<Document>,
+        pipeline: Vec<Document>,
+        keep: fn(Document) -> T,
+    ) -> Result<Vec<T>> {
+        let (collection, left) = (collection.clone(), self.left());
+        let found = self.by_itself(Access::Read, async move {
+            let mut cursor = collection.aggregate(pipeline).max_time(left).await?;
+            let mut found = Vec::new();
+            while let Some(document) = cursor.try_next().await? {
+                found.push(keep(document));
+            }
+            Ok(found)
+        });
+        found.await?.map_err(|error| classify(error, Access::Read))
+    }
+
     /// Updates the document that the filter finds, or inserts one if `upsert`, and returns it as it
     /// is then, without result and checkpoint.
     pub(crate) async fn change(

@@ -17,9 +17,9 @@
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite tests each of them on the store.
 
-use idem_core::backend::StoredRecord;
 use idem_core::backend::check::CheckedClaim;
-use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, Key, StalePolicy};
+use idem_core::backend::{FinalResult, StoredRecord};
+use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, FencingToken, Key, StalePolicy};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, bson, doc};
 
@@ -137,6 +137,39 @@ pub(crate) fn token(key: &Key) -> Vec<Document> {
     vec![
         doc! { "$match": key_filter(key) },
         doc! { "$project": { "token": 1 } },
+    ]
+}
+
+/// Matches the documents that come after this `_id`; all of them, after an empty one. Of an `_id`
+/// that is no text, none does: MongoDB compares within one type.
+pub(crate) fn after(id: &str) -> Document {
+    doc! { "_id": { "$gt": id } }
+}
+
+/// Reads the matching records in the order of their `_id`, at most `limit`, with the clock and
+/// without what no list returns; through the index of the `_id`.
+///
+/// No server has an operator for the first bytes of a binary. So a failure or checkpoint comes
+/// whole, if it has at most this many bytes, or not at all, and `body_bytes` is its size. The result
+/// of a completed record never comes.
+pub(crate) fn list(filter: Document, limit: u32, max_body_bytes: i64) -> Vec<Document> {
+    let is = |state: i64| bson!({ "$eq": ["$state", state] });
+    let body = bson!({ "$cond": [is(StoredRecord::IN_FLIGHT), "$checkpoint", "$result"] });
+    let is_listed = bson!({ "$and": [
+        { "$not": [is(StoredRecord::COMPLETED)] },
+        { "$lte": ["$body_bytes", max_body_bytes] },
+    ] });
+    vec![
+        doc! { "$match": filter },
+        doc! { "$sort": { "_id": 1 } },
+        doc! { "$limit": i64::from(limit) },
+        doc! { "$set": { "now": clock(), "body": body } },
+        doc! { "$unset": ["result", "checkpoint"] },
+        doc! { "$set": { "body_bytes": {
+            // A person may have written anything.
+            "$cond": [{ "$eq": [{ "$type": "$body" }, "binData"] }, { "$binarySize": "$body" }, 0_i64],
+        } } },
+        doc! { "$set": { "body": { "$cond": [is_listed, "$body", "$$REMOVE"] } } },
     ]
 }
 
@@ -348,6 +381,31 @@ pub(crate) fn release() -> Vec<Document> {
         } },
         doc! { "$unset": ["sweep_at", "metadata", "checkpoint"] },
     ]
+}
+
+/// Matches the document of the key while it is live, and has the token and the state that an
+/// operator has seen.
+pub(crate) fn seen_filter(key: &Key, token: FencingToken, state: i64) -> Document {
+    doc! {
+        "_id": key.path(),
+        "token": token.as_i64(),
+        "state": state,
+        "$expr": { "$gt": ["$expires_at", clock()] },
+    }
+}
+
+/// Returns the update of a forced step, for the document that [`seen_filter`] matches. The record
+/// is nobody's then, so of several such steps, and the holder's own, one is taken.
+pub(crate) fn force(result: &FinalResult) -> Vec<Document> {
+    let mut update = match result.is_release() {
+        true => release(),
+        false => seal(result.state(), result.bytes(), result.retention()),
+    };
+    if result.is_release() {
+        update.push(doc! { "$unset": ["result", "sealed_at"] });
+    }
+    update.push(doc! { "$set": { "attempt_id": binary(AttemptId::NIL.as_bytes()) } });
+    update
 }
 
 /// Returns the update of a renewal, which never shortens a lease. `renewed_at` returns the clock to

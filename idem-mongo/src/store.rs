@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use idem_core::backend::{FinalResult, check};
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, Failure,
-    Finish, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    Finish, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result, WatermarkStore,
 };
 use mongodb::Client;
 use mongodb::bson::doc;
@@ -194,6 +194,10 @@ impl IdempotencyStore for MongoStore {
     }
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
         Some(self)
     }
 

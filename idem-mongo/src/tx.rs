@@ -170,6 +170,11 @@ impl MongoStore {
             .map_err(at)
     }
 
+    /// Returns whether the deployment has transactions.
+    pub(crate) async fn has_transactions(&self) -> Result<bool> {
+        knows_transactions(self.client(), &self.operations.has_transactions).await
+    }
+
     async fn session_in<'t>(&self, session: &'t mut ClientSession) -> Result<Session<'t>> {
         let operations = &self.operations;
         has_transactions(self.client(), &operations.has_transactions).await?;
@@ -181,18 +186,24 @@ impl MongoStore {
 /// transaction on any deployment. A server without transactions refuses only its first statement,
 /// with a message about retryable writes.
 async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
+    match knows_transactions(client, known).await? {
+        true => Ok(()),
+        false => Err(no_transactions()),
+    }
+}
+
+/// Returns whether the deployment has transactions.
+async fn knows_transactions(client: &Client, known: &AtomicBool) -> Result<bool> {
     if known.load(Ordering::Relaxed) {
-        return Ok(());
+        return Ok(true);
     }
     let admin = client.database("admin");
     let hello = tokio::spawn(async move { admin.run_command(doc! { "hello": 1 }).await });
     let hello = hello.await.map_err(task_failed)?;
     let hello = hello.map_err(|error| classify(error, Access::Read))?;
-    if !crate::inspect::has_transactions(&hello) {
-        return Err(no_transactions());
-    }
-    known.store(true, Ordering::Relaxed);
-    Ok(())
+    let has_transactions = crate::inspect::has_transactions(&hello);
+    known.fetch_or(has_transactions, Ordering::Relaxed);
+    Ok(has_transactions)
 }
 
 /// Runs transactions, and repeats each as a whole after an error with the label

@@ -23,6 +23,11 @@ impl<'i> Info<'i> {
             .map(str::trim)
     }
 
+    /// Returns the random name that the server has until it ends.
+    pub(crate) fn run_id(&self) -> &'i str {
+        self.field("run_id").unwrap_or_default()
+    }
+
     /// Checks that claims are safe on the server. Missing fields do not count against it: services
     /// that hide a field manage it themselves.
     ///

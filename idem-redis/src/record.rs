@@ -1,8 +1,12 @@
 //! The stored form of a record.
 
 use bytes::{Buf, Bytes};
+use idem_core::admin::{RecordSummary, SummaryState};
 use idem_core::backend::StoredRecord;
-use idem_core::{AttemptId, Claim, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Result};
+use idem_core::{
+    AttemptId, Claim, ClaimOutcome, ClaimRequest, Error, FailedPolicy, FencingToken, Key, Result,
+    Timestamp,
+};
 
 /// Bytes before the metadata: see `scripts/layout.lua`, which writes them.
 const HEADER_BYTES: usize = 100;
@@ -47,6 +51,31 @@ impl Stored {
     ///
     /// `Corrupt` when it is cut short or of another version.
     pub(crate) fn columns(&self) -> Result<StoredRecord<'_>> {
+        let mut columns = self.all_columns()?;
+        // In a record in flight, the rest is its holder's checkpoint.
+        if columns.state == StoredRecord::IN_FLIGHT {
+            columns.result = None;
+        }
+        Ok(columns)
+    }
+
+    /// Returns the summary of the record of this key; `None` for a released one. Of its result or
+    /// checkpoint, which has this many bytes, a part suffices.
+    pub(crate) fn summary(&self, key: Key, result_bytes: u64) -> Option<RecordSummary> {
+        match self.all_columns() {
+            Ok(columns) => columns.summary(key, result_bytes),
+            Err(_) => {
+                let token = FencingToken::from_i64(0);
+                let mut summary = RecordSummary::new(key, SummaryState::Unreadable, token);
+                summary.observed_at = Timestamp::from_micros(self.now);
+                summary.result_bytes = result_bytes;
+                Some(summary)
+            }
+        }
+    }
+
+    /// Returns its columns, with the checkpoint of a record in flight as its result.
+    fn all_columns(&self) -> Result<StoredRecord<'_>> {
         let mut header = self.bytes.get(..HEADER_BYTES).ok_or_else(short)?;
         let version = header.get_u8();
         if version != VERSION {
@@ -70,9 +99,7 @@ impl Stored {
         let metadata = self.bytes.get(HEADER_BYTES..result_at).ok_or_else(short)?;
         let metadata = std::str::from_utf8(metadata)
             .map_err(|_| Error::corrupt("a record's metadata is not UTF-8"))?;
-        // In a record in flight, the rest is its holder's checkpoint.
-        let is_sealed = state != StoredRecord::IN_FLIGHT;
-        let result = is_sealed.then(|| self.bytes.slice(result_at..));
+        let rest = self.bytes.slice(result_at..);
         Ok(StoredRecord {
             state,
             token,
@@ -84,7 +111,7 @@ impl Stored {
             fails_when_stale,
             sealed_at: (sealed_at > 0).then_some(sealed_at),
             metadata: (!metadata.is_empty()).then_some(metadata),
-            result: result.filter(|result| !result.is_empty()),
+            result: (!rest.is_empty()).then_some(rest),
             now: self.now,
         })
     }
@@ -188,13 +215,34 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_is_for_the_holder_and_its_name_for_the_list() {
+        let fingerprint = idem_core::Fingerprint::raw("request").to_bytes();
+        let mut bytes = written();
+        bytes[1] = 0;
+        bytes[63..63 + FINGERPRINT_BYTES].copy_from_slice(&fingerprint);
+        bytes.truncate(HEADER_BYTES + 2);
+        let point = idem_core::Checkpoint::new("charged", vec![7; 9_000]).unwrap();
+        let point = point.encode(&idem_core::Limits::DEFAULT).unwrap();
+        bytes.extend(&point[..100]);
+        let stored = Stored::new(bytes, 25);
+        assert_eq!(stored.columns().unwrap().result, None);
+        let key = Key::new("tenant", "pay", "one").unwrap();
+        let summary = stored.summary(key, point.len() as u64).unwrap();
+        assert_eq!(summary.state, SummaryState::InFlight);
+        assert_eq!(summary.checkpoint.as_deref(), Some("charged"));
+        assert_eq!(summary.result_bytes, point.len() as u64);
+    }
+
+    #[test]
     fn any_bytes_give_an_answer() {
         let whole = written();
         for length in 0..HEADER_BYTES + 2 {
-            let error = Stored::new(whole[..length].to_vec(), 0)
-                .columns()
-                .unwrap_err();
+            let stored = Stored::new(whole[..length].to_vec(), 0);
+            let error = stored.columns().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{length}");
+            let key = Key::new("tenant", "pay", "one").unwrap();
+            let summary = stored.summary(key, 7).unwrap();
+            assert_eq!(summary.state, SummaryState::Unreadable, "{length}");
         }
         let mut other = whole;
         other[0] = 2;

@@ -39,6 +39,8 @@ pub(crate) struct Scripts {
     pub(crate) checkpoint: Script,
     pub(crate) last_checkpoint: Script,
     pub(crate) advance: Script,
+    pub(crate) peek: Script,
+    pub(crate) force: Script,
 }
 
 impl Scripts {
@@ -79,6 +81,8 @@ impl Scripts {
                 "scripts/last_checkpoint.lua"
             ),
             advance: Script::new(include_str!("scripts/advance.lua")),
+            peek: script!("scripts/layout.lua", "scripts/peek.lua"),
+            force: script!("scripts/layout.lua", "scripts/force.lua"),
         }
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use idem_core::backend::{FinalResult, check};
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, IdempotencyStore,
-    Key, Limits, Record, Response, Result, WatermarkStore,
+    Key, Limits, Record, RecordAdmin, Response, Result, WatermarkStore,
 };
 use redis::RedisResult;
 use tokio::time::Instant;
@@ -211,6 +211,10 @@ impl IdempotencyStore for RedisStore {
     }
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
+    }
+
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
         Some(self)
     }
 

@@ -30,7 +30,7 @@ impl RedisStore {
     }
 
     async fn walk(&self, limit: u64, failed: &mut u64) -> Result<()> {
-        let first = self.link.at_masters(&self.scan("0")).await?;
+        let first = self.link.at_masters(&self.scan("0", STEP)).await?;
         for (node, mut answer) in first {
             loop {
                 let (cursor, keys) = step(answer)?;
@@ -41,17 +41,21 @@ impl RedisStore {
                 if cursor == "0" {
                     break;
                 }
-                answer = self.link.at(node.as_deref(), &self.scan(&cursor)).await?;
+                answer = self
+                    .link
+                    .at(node.as_deref(), &self.scan(&cursor, STEP))
+                    .await?;
             }
         }
         Ok(())
     }
 
-    fn scan(&self, cursor: &str) -> Cmd {
+    /// Returns the command that looks at this many keys, and finds those of records.
+    pub(crate) fn scan(&self, cursor: &str, count: u32) -> Cmd {
         let pattern = format!("{}*", self.operations.record_prefix());
         let mut cmd = redis::cmd("SCAN");
         cmd.arg(cursor).arg("MATCH").arg(pattern);
-        cmd.arg("COUNT").arg(STEP).arg("TYPE").arg("string");
+        cmd.arg("COUNT").arg(count).arg("TYPE").arg("string");
         cmd
     }
 
@@ -93,7 +97,7 @@ impl RedisStore {
 
 /// Returns the next cursor, and the keys that were found. A cursor is an unsigned number of 64
 /// bits.
-fn step(answer: Value) -> Result<(String, Vec<Vec<u8>>)> {
+pub(crate) fn step(answer: Value) -> Result<(String, Vec<Vec<u8>>)> {
     redis::from_redis_value(answer).map_err(|error| {
         Error::corrupt("the server's answer to SCAN makes no sense").with_source(error)
     })

@@ -12,6 +12,9 @@ const CLOCK: &[&str] = &["libfaketime"];
 /// A container engine, for the test of the container path.
 const ENGINE: &[&str] = &["podman", "netavark", "aardvark-dns", "runc", "iptables"];
 
+/// A browser, for the pages of idem-console.
+const BROWSER: &[&str] = &["chromium"];
+
 /// The package for virtual environments on Debian and Ubuntu.
 const VENV: &[&str] = &["python3-venv"];
 
@@ -31,6 +34,7 @@ pub(crate) fn set_up(options: &TestOptions) {
         if !options.no_containers {
             report("the container path", packages(ENGINE));
         }
+        report("the console in a browser", packages(BROWSER));
         report("the parsing of T-SQL", sqlglot());
     }
 }

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
 use idem_core::{
     AttemptId, BatchStore, Bytes, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
-    Failure, Fingerprint, Finish, IdempotencyStore, Key, Limits, MemoryStore, Record, Response,
-    Result, async_trait,
+    Failure, Fingerprint, Finish, IdempotencyStore, Key, Limits, MemoryStore, Record, RecordAdmin,
+    Response, Result, async_trait,
 };
 use idem_hybrid::{Cache, Config, HybridStore, LocalCache, Lookup};
 
@@ -212,6 +213,10 @@ impl IdempotencyStore for Database {
         Limits::DEFAULT
     }
 
+    fn admin(&self) -> Option<&dyn RecordAdmin> {
+        Some(self)
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let outcome = self.reachable()?.claim(request).await;
         self.answer_gate.pass().await;
@@ -251,6 +256,26 @@ impl IdempotencyStore for Database {
 
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         self.reachable()?.fail_abandoned(limit).await
+    }
+}
+
+#[async_trait]
+impl RecordAdmin for Database {
+    async fn list(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<RecordPage> {
+        self.reachable()?.list(filter, after, limit).await
+    }
+
+    async fn summary(&self, key: &Key) -> Result<Option<RecordSummary>> {
+        self.reachable()?.summary(key).await
+    }
+
+    async fn force(&self, step: &ForcedStep) -> Result<Forced> {
+        self.reachable()?.force(step).await
     }
 }
 

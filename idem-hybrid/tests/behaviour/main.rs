@@ -9,6 +9,7 @@ mod caches;
 mod capabilities;
 mod faults;
 mod fixture;
+mod forced;
 mod gate;
 mod hits;
 mod invalidation;

@@ -11,6 +11,7 @@ use idem_core::{BatchStore, BoxError, IdempotencyStore, Key, Result as StoreResu
 use idem_hybrid::{Cache, CacheMetrics, HybridStore, LocalCache, RedisCache, Tiered};
 
 use super::spoiled::{Spoil, Spoiled};
+use super::unheard::Unheard;
 use super::{Database, State, private, slow};
 
 /// Between the database's namespace and the cache's URL in a locator.
@@ -138,7 +139,12 @@ impl HybridHarness {
                 let cache = Spoiled::new(redis()?, Spoil::Mixed);
                 Arc::new(HybridStore::new(cache, database))
             }
-            _ => Arc::new(HybridStore::new(redis()?, database)),
+            State::Down | State::Killed | State::Slow => {
+                Arc::new(HybridStore::new(Unheard(redis()?), database))
+            }
+            State::Healthy | State::Flushed | State::Evicting => {
+                Arc::new(HybridStore::new(redis()?, database))
+            }
         })
     }
 

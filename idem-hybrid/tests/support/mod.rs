@@ -6,6 +6,7 @@ mod private;
 mod slow;
 mod spoiled;
 mod state;
+mod unheard;
 
 pub(crate) use database::Database;
 pub(crate) use harness::{HybridHarness, Metered, harness, name};

@@ -1,5 +1,6 @@
 //! Cases that only MongoDB has, beside those of the suite.
 
+mod admin;
 mod bounded;
 mod capabilities;
 mod concerns;
@@ -14,6 +15,10 @@ use idem_conformance::{Case, CaseFuture, Context};
 
 /// All cases.
 pub(crate) const ALL: &[Case] = &[
+    admin::A_LIST_HAS_EVERY_RECORD_AND_NOTHING_ELSE,
+    admin::A_LIST_LOADS_NO_LARGE_RESULT,
+    admin::A_RECORD_THAT_WAS_FORCED_TO_GO_LEAVES_ITS_TOKEN,
+    admin::A_FORCED_STEP_AND_ITS_ENTRY_ARE_ONE,
     bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     bounded::A_TOKEN_THAT_CANNOT_GROW_IS_TOLD,
     bounded::NO_OPERATION_SCANS_THE_COLLECTION,

@@ -1,5 +1,6 @@
 //! Cases that only Redis has, beside those of the suite.
 
+mod admin;
 mod bodies;
 mod cache;
 mod checkpoints;
@@ -25,6 +26,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
+    admin::A_LIST_HAS_EVERY_RECORD_AND_NOTHING_ELSE,
+    admin::GARBAGE_UNDER_A_RECORDS_KEY_IS_LISTED_AS_UNREADABLE,
+    admin::A_LIST_READS_THE_FIRST_BYTES_OF_RESULTS,
+    admin::A_LIST_BEGINS_ANEW_ON_ANOTHER_SERVER,
+    admin::A_TOKEN_GROWS_THOUGH_THE_RECORD_WAS_FORCED_TO_GO,
+    admin::A_FORCED_DELETION_WAKES_LISTENERS,
     bodies::EIGHT_MEBIBYTES_ARE_KEPT_TO_THE_BYTE,
     bodies::A_BATCH_THAT_FILLS_SEVERAL_PIPELINES_IS_KEPT_TO_THE_BYTE,
     cache::AN_ENTRY_IS_THERE_UNTIL_ITS_LIFETIME_ENDS,

@@ -2,6 +2,7 @@
 //! killed and frozen and whose slots are moved while claims go on.
 
 mod killed;
+mod listed;
 mod moved;
 #[path = "../own/mod.rs"]
 mod own;
@@ -37,6 +38,15 @@ const TESTS: &[(&str, Test)] = &[
     (
         "batches_and_sweeps_reach_the_slots_of_all_masters",
         spread::everywhere,
+    ),
+    ("a_list_visits_every_master", listed::everywhere),
+    (
+        "a_list_finds_the_records_of_a_slot_that_was_moved_behind_it",
+        listed::moved,
+    ),
+    (
+        "a_list_finds_the_records_of_a_promoted_replica",
+        listed::promoted,
     ),
     ("one_node_is_enough_to_find_the_others", spread::one_seed),
 ];

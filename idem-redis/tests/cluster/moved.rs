@@ -13,7 +13,7 @@ use crate::own::{HOUR, Outcome, query, request};
 use crate::slots::{ids_of_one_slot, master, record_key, slot, store};
 
 /// A slot on its way.
-struct Move<'c> {
+pub(crate) struct Move<'c> {
     cluster: &'c Cluster,
     slot: u16,
     from: usize,
@@ -21,7 +21,7 @@ struct Move<'c> {
 }
 
 impl<'c> Move<'c> {
-    fn of(cluster: &'c Cluster, id: &str) -> Self {
+    pub(crate) fn of(cluster: &'c Cluster, id: &str) -> Self {
         let from = master(&request(id));
         let (slot, to) = (slot(&request(id)), (from + 1) % 3);
         Self {
@@ -42,7 +42,7 @@ impl<'c> Move<'c> {
     }
 
     /// From here on the old master answers ASK for keys that it does not have.
-    async fn begin(&self) -> Outcome {
+    pub(crate) async fn begin(&self) -> Outcome {
         let from = self.id(self.from).await?;
         self.set(self.to, &format!("IMPORTING {from}")).await?;
         let to = self.id(self.to).await?;
@@ -50,7 +50,7 @@ impl<'c> Move<'c> {
     }
 
     /// Moves records over.
-    async fn take<'i>(&self, ids: impl Iterator<Item = &'i String>) -> Outcome {
+    pub(crate) async fn take<'i>(&self, ids: impl Iterator<Item = &'i String>) -> Outcome {
         let port = self
             .cluster
             .url(self.to)
@@ -74,7 +74,7 @@ impl<'c> Move<'c> {
     }
 
     /// From here on the old master answers MOVED.
-    async fn end(&self) -> Outcome {
+    pub(crate) async fn end(&self) -> Outcome {
         let to = self.id(self.to).await?;
         for node in [self.to, self.from, 3 - self.to - self.from] {
             self.set(node, &format!("NODE {to}")).await?;

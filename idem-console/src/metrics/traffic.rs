@@ -1,0 +1,233 @@
+//! [`Traffic`]: rates and latencies of the last minutes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use idem_core::engine::observe::names;
+use tokio::time::Instant;
+
+use super::text::samples;
+
+/// How far rates look back.
+const WINDOW: Duration = Duration::from_secs(5 * 60);
+/// Most series of one page; further ones are left out.
+const MAX_SERIES: usize = 20_000;
+
+/// What the pages of all services say together about the last minutes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Traffic {
+    /// How long the window is; zero until there are two readings.
+    pub(crate) window: Duration,
+    /// Runs per second, by decision.
+    pub(crate) decisions: BTreeMap<String, f64>,
+    /// Claims that ended per second, by ending.
+    pub(crate) endings: BTreeMap<String, f64>,
+    /// Claims lost while their work ran, in the window.
+    pub(crate) lost: f64,
+    /// Repeated calls of the store, in the window.
+    pub(crate) retries: f64,
+    pub(crate) waiters: f64,
+    pub(crate) p50: Option<Quantile>,
+    pub(crate) p99: Option<Quantile>,
+}
+
+/// An estimate from a histogram.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Quantile {
+    Seconds(f64),
+    /// Above the last bound that the histogram has.
+    Above(f64),
+}
+
+/// Values by the names and labels of their series.
+type Counters = HashMap<(String, String), f64>;
+
+/// One page's readings.
+#[derive(Debug, Default)]
+pub(crate) struct Readings {
+    last: Option<(Instant, Counters)>,
+    increases: VecDeque<Increase>,
+    waiters: f64,
+}
+
+/// What came between two readings.
+#[derive(Debug, Default)]
+struct Increase {
+    until: Option<Instant>,
+    seconds: f64,
+    decisions: BTreeMap<String, f64>,
+    endings: BTreeMap<String, f64>,
+    /// Observations up to each bound. Bounds are positive, so their bits are in their order.
+    buckets: BTreeMap<u64, f64>,
+    lost: f64,
+    retries: f64,
+}
+
+impl Readings {
+    /// Adds what a page says at this instant.
+    pub(crate) fn add(&mut self, text: &str, now: Instant) {
+        let mut counters = Counters::new();
+        let mut increase = Increase {
+            until: Some(now),
+            ..Increase::default()
+        };
+        self.waiters = 0.0;
+        let bucket = format!("{}_bucket", names::FIRST_SEEN_TO_SEALED);
+        for sample in samples(text, "idem_").take(MAX_SERIES) {
+            if sample.name == names::WAITERS {
+                self.waiters += sample.value.max(0.0);
+                continue;
+            }
+            let is_bucket = sample.name == bucket;
+            if !is_bucket && !sample.name.ends_with("_total") || !sample.value.is_finite() {
+                continue;
+            }
+            let series = (sample.name.to_owned(), sample.series.to_owned());
+            if let Some((_, last)) = &self.last {
+                let before = last.get(&series).copied().unwrap_or(0.0);
+                // A counter that has fallen began again from zero.
+                let grown = match sample.value >= before {
+                    true => sample.value - before,
+                    false => sample.value,
+                };
+                let labelled = |name: &str| sample.label(name).unwrap_or_default().to_owned();
+                match sample.name {
+                    names::DECISIONS => {
+                        *increase.decisions.entry(labelled("decision")).or_default() += grown;
+                    }
+                    names::ENDINGS => {
+                        *increase.endings.entry(labelled("ending")).or_default() += grown;
+                    }
+                    names::LEASE_LOSSES => increase.lost += grown,
+                    names::STORE_RETRIES => increase.retries += grown,
+                    _ if is_bucket => {
+                        let bound = sample.label("le").and_then(|le| le.parse::<f64>().ok());
+                        if let Some(bound) = bound.filter(|bound| *bound > 0.0) {
+                            *increase.buckets.entry(bound.to_bits()).or_default() += grown;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            counters.insert(series, sample.value);
+        }
+        if let Some((before, _)) = &self.last {
+            increase.seconds = (now - *before).as_secs_f64();
+            self.increases.push_back(increase);
+        }
+        self.last = Some((now, counters));
+        let is_old = |increase: &Increase| increase.until.is_some_and(|at| now - at > WINDOW);
+        while self.increases.front().is_some_and(is_old) {
+            self.increases.pop_front();
+        }
+    }
+}
+
+/// Adds up the readings of all pages.
+pub(crate) fn traffic<'r>(readings: impl Iterator<Item = &'r Readings>) -> Traffic {
+    let mut traffic = Traffic::default();
+    let mut buckets: BTreeMap<u64, f64> = BTreeMap::new();
+    for page in readings {
+        traffic.waiters += page.waiters;
+        let seconds: f64 = page.increases.iter().map(|one| one.seconds).sum();
+        if seconds <= 0.0 {
+            continue;
+        }
+        traffic.window = traffic.window.max(Duration::from_secs_f64(seconds));
+        for increase in &page.increases {
+            for (decision, grown) in &increase.decisions {
+                *traffic.decisions.entry(decision.clone()).or_default() += grown / seconds;
+            }
+            for (ending, grown) in &increase.endings {
+                *traffic.endings.entry(ending.clone()).or_default() += grown / seconds;
+            }
+            for (bound, grown) in &increase.buckets {
+                *buckets.entry(*bound).or_default() += grown;
+            }
+            traffic.lost += increase.lost;
+            traffic.retries += increase.retries;
+        }
+    }
+    let buckets: Vec<(f64, f64)> = buckets
+        .into_iter()
+        .map(|(bound, count)| (f64::from_bits(bound), count))
+        .collect();
+    traffic.p50 = quantile(&buckets, 0.5);
+    traffic.p99 = quantile(&buckets, 0.99);
+    traffic
+}
+
+/// Estimates a quantile as Prometheus' `histogram_quantile` does: evenly within a bucket.
+fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<Quantile> {
+    let total = buckets.last().filter(|(bound, _)| bound.is_infinite())?.1;
+    if total <= 0.0 {
+        return None;
+    }
+    let rank = share * total;
+    let (mut low, mut below) = (0.0, 0.0);
+    for &(bound, count) in buckets {
+        if count >= rank {
+            if bound.is_infinite() {
+                return Some(Quantile::Above(low));
+            }
+            let within = (count - below).max(f64::MIN_POSITIVE);
+            return Some(Quantile::Seconds(
+                low + (bound - low) * ((rank - below) / within),
+            ));
+        }
+        (low, below) = (bound, count);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(new: u64, fast: u64, all: u64) -> String {
+        format!(
+            "idem_decisions_total{{operation=\"pay\",decision=\"new\"}} {new}\n\
+             idem_decisions_total{{operation=\"pay\",decision=\"duplicate\"}} 5\n\
+             idem_first_seen_to_sealed_seconds_bucket{{operation=\"pay\",le=\"0.1\"}} {fast}\n\
+             idem_first_seen_to_sealed_seconds_bucket{{operation=\"pay\",le=\"0.2\"}} {all}\n\
+             idem_first_seen_to_sealed_seconds_bucket{{operation=\"pay\",le=\"+Inf\"}} {all}\n\
+             idem_waiters{{operation=\"pay\"}} 2\n"
+        )
+    }
+
+    #[test]
+    fn rates_are_those_of_the_window_through_restarts() {
+        let (mut readings, began) = (Readings::default(), Instant::now());
+        readings.add(&page(100, 0, 0), began);
+        let first = traffic([&readings].into_iter());
+        assert_eq!((first.window, first.waiters), (Duration::ZERO, 2.0));
+        readings.add(&page(150, 50, 100), began + Duration::from_secs(10));
+        // The service began again.
+        readings.add(&page(30, 0, 0), began + Duration::from_secs(20));
+        let now = traffic([&readings].into_iter());
+        assert_eq!(now.window, Duration::from_secs(20));
+        assert_eq!(now.decisions["new"], 4.0);
+        assert_eq!(now.decisions["duplicate"], 0.0);
+        assert_eq!(now.p50, Some(Quantile::Seconds(0.1)));
+        let Some(Quantile::Seconds(p99)) = now.p99 else {
+            panic!("{now:?}")
+        };
+        assert!((p99 - 0.198).abs() < 1e-9);
+        let two = traffic([&readings, &readings].into_iter());
+        assert_eq!(two.decisions["new"], 8.0);
+        readings.add(&page(30, 0, 0), began + Duration::from_secs(1_000));
+        assert_eq!(readings.increases.len(), 1);
+    }
+
+    #[test]
+    fn a_quantile_above_the_last_bound_says_so() {
+        let infinite = f64::INFINITY;
+        assert_eq!(
+            quantile(&[(1.0, 1.0), (infinite, 10.0)], 0.5),
+            Some(Quantile::Above(1.0))
+        );
+        assert_eq!(quantile(&[(1.0, 0.0), (infinite, 0.0)], 0.5), None);
+        assert_eq!(quantile(&[(1.0, 3.0)], 0.5), None);
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}
