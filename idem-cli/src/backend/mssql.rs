@@ -136,9 +136,10 @@ impl Backend for Mssql {
 
 impl Mssql {
     async fn ask(&self, query: &'static str) -> Result<Option<String>> {
-        let connection = self.0.pool().get().await;
+        // Boxed, because the driver's futures are large.
+        let connection = Box::pin(self.0.pool().get()).await;
         let mut connection = connection.map_err(|error| unanswered("a connection", error))?;
-        let sets = connection.run_script(query).await;
+        let sets = Box::pin(connection.run_script(query)).await;
         let sets = sets.map_err(|error| unanswered("its settings", error))?;
         let row: Option<&Row> = sets.first().and_then(|rows| rows.first());
         let text = row.and_then(|row| row.try_get::<&str, _>(0).ok().flatten());

@@ -142,7 +142,10 @@ impl Backend for Redis {
         for url in self.servers().await? {
             let mut node = self.node(&url).await?;
             let role: String = ask(&mut node, cmd("INFO").arg("replication")).await?;
-            if !info(&role).get("role").is_none_or(|role| *role == "master") {
+            if info(&role)
+                .get("role")
+                .is_some_and(|role| *role != "master")
+            {
                 continue;
             }
             let mut cursor = 0_u64;
@@ -235,7 +238,7 @@ impl Redis {
         match url.starts_with("rediss") || url.starts_with("valkeys") {
             true => findings.ok("tls", "in use"),
             false if StoreUrl::from(url.to_owned()).is_local() => {
-                findings.ok("tls", "not in use, on this machine")
+                findings.ok("tls", "not in use, on this machine");
             }
             false => findings.warning(
                 "tls",
