@@ -282,29 +282,35 @@ enum Mode {
     Statement,
 }
 
+/// How often a client is made to change its server: other clients of the pooler may take the server
+/// that was meant for it.
+const ROUNDS: usize = 8;
+
 /// Lets one client keep the server that another used last. In transaction mode the other then has
 /// another server; in session mode each has its own from the start.
 async fn pooler_mode(options: &PgConnectOptions) -> Result<Mode, sqlx::Error> {
     let mut first = PgConnection::connect_with(options).await?;
     let mut second = PgConnection::connect_with(options).await?;
-    let before = pid(&mut first).await?;
-    if let Err(error) = second.execute(sqlx::raw_sql("BEGIN")).await {
-        let _ = (first.close().await, second.close().await);
-        // PgBouncer: "transaction blocks not allowed in statement pooling mode".
-        return match error.as_database_error() {
-            Some(_) => Ok(Mode::Statement),
-            None => Err(error),
-        };
+    let own = pid(&mut first).await?;
+    let mut mode = Mode::Session;
+    for _ in 0..ROUNDS {
+        if let Err(error) = second.execute(sqlx::raw_sql("BEGIN")).await {
+            // PgBouncer: "transaction blocks not allowed in statement pooling mode".
+            error.as_database_error().ok_or(sqlx::Error::PoolClosed)?;
+            mode = Mode::Statement;
+            break;
+        }
+        let kept = pid(&mut second).await?;
+        let after = pid(&mut first).await?;
+        second.execute(sqlx::raw_sql("ROLLBACK")).await?;
+        if kept == own || after != own {
+            mode = Mode::Transaction;
+            break;
+        }
+        pid(&mut first).await?;
     }
-    let kept = pid(&mut second).await?;
-    let after = pid(&mut first).await;
-    second.execute(sqlx::raw_sql("ROLLBACK")).await?;
-    let after = after?;
     let _ = (first.close().await, second.close().await);
-    Ok(match before == kept || before != after {
-        true => Mode::Transaction,
-        false => Mode::Session,
-    })
+    Ok(mode)
 }
 
 async fn pid(connection: &mut PgConnection) -> Result<String, sqlx::Error> {
