@@ -595,7 +595,7 @@ mod tests {
             all.clone().with_scope("tenan"),
             all.clone().with_state(SummaryState::Stale),
             all.clone().with_min_age(Duration::from_secs(6)),
-            all.clone().with_failure_code("decline"),
+            all.with_failure_code("decline"),
         ] {
             assert!(!filter.matches(&record), "{filter:?}");
         }
