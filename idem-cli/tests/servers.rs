@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use idem_core::{AttemptId, BoxError, IdempotencyStore, Response};
+use idem_hybrid::{HybridStore, RedisCache};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use support::{HOUR, Ran, claimed, completed, idem_at, is_lost, key};
+use support::{File, HOUR, Ran, claimed, completed, idem_at, is_lost, key};
 
 /// The servers, by their names in `idem-servers`.
 const SERVERS: [&str; 9] = [
@@ -34,7 +35,58 @@ fn main() -> ExitCode {
         Trial::test(format!("{name}::an_operator_frees_a_stuck_key"), run)
             .with_ignored_flag(is_missing)
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    let cache = idem_servers::url_for("redis");
+    let is_missing = cache.is_none();
+    let run = move || cache.map_or(Ok(()), run_with_cache);
+    let with_cache = Trial::test("redis::a_deletion_ends_what_a_cache_holds", run);
+    let mut trials: Vec<_> = trials.into();
+    trials.push(with_cache.with_ignored_flag(is_missing));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn run_with_cache(cache: String) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(deletes_behind_a_cache(&cache));
+    done.map_err(|error| error.to_string().into())
+}
+
+/// A service has a cache in front of SQLite, which replays the record without asking the file.
+async fn deletes_behind_a_cache(url: &str) -> Result<(), BoxError> {
+    let file = File::new().await;
+    let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
+    let namespace = format!("idem_cli_{:016x}", random as u64);
+    let cache = RedisCache::new(url, &namespace, &idem_redis::Config::new())?;
+    let service = HybridStore::new(cache, file.store.clone());
+    let key = key("1");
+    completed(&service, &key).await;
+    while service.metrics().hits == 0 {
+        assert!(service.get(&key).await?.is_some());
+        service.settled().await;
+    }
+    let delete = [
+        "delete",
+        "tenant:pay:1",
+        "--reason",
+        "wrong result",
+        "--yes",
+    ];
+    let through = |more: &[&str]| {
+        let args: Vec<_> = delete.iter().chain(more).copied().collect();
+        file.idem(&args)
+    };
+    let refused = through(&["--token", "current", "--cache", url]).ends(2);
+    assert!(refused.err.contains("--cache-namespace"), "{}", refused.err);
+    let cache = ["--cache", url, "--cache-namespace", &namespace];
+    let args: Vec<_> = ["--token", "current"]
+        .iter()
+        .chain(&cache)
+        .copied()
+        .collect();
+    through(&args).ends(0);
+    assert!(service.get(&key).await?.is_none(), "the cache replays it");
+    Ok(())
 }
 
 fn run(name: &str, url: String) -> Result<(), Failed> {
