@@ -37,18 +37,18 @@ fn main() -> ExitCode {
     });
     let cache = idem_servers::url_for("redis");
     let is_missing = cache.is_none();
-    let run = move || cache.map_or(Ok(()), run_with_cache);
+    let run = move || cache.map_or(Ok(()), |cache| run_with_cache(&cache));
     let with_cache = Trial::test("redis::a_deletion_ends_what_a_cache_holds", run);
     let mut trials: Vec<_> = trials.into();
     trials.push(with_cache.with_ignored_flag(is_missing));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn run_with_cache(cache: String) -> Result<(), Failed> {
+fn run_with_cache(cache: &str) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let done = runtime.block_on(deletes_behind_a_cache(&cache));
+    let done = runtime.block_on(deletes_behind_a_cache(cache));
     done.map_err(|error| error.to_string().into())
 }
 
