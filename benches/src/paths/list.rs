@@ -1,6 +1,7 @@
 //! Lists of records: claims beside one, and its pages in tables of different sizes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use idem_core::admin::{Cursor, RecordFilter};
 use idem_core::{BoxError, IdempotencyStore, RecordAdmin};
@@ -11,10 +12,14 @@ use crate::measured::Measured;
 use crate::operations::{Calls, Life, Operation};
 
 const LISTED: &str = "beside a list";
+const HURRIED: &str = "beside a list without a pause";
 const NOT_LISTED: &str = "no list";
 
 /// The records that a page looks at.
 const PAGE: u32 = 1000;
+
+/// After a page the list rests this many times as long as it took, as the console does.
+const RESTS: u32 = 9;
 
 /// The number of rows, and the contender's name.
 const SIZES: [(u64, &str); 3] = [
@@ -28,12 +33,15 @@ fn admin(store: &dyn IdempotencyStore) -> Result<&dyn RecordAdmin, BoxError> {
     store.admin().ok_or_else(|| "the store has no list".into())
 }
 
-/// Lists all records again and again, without a pause, until the round ends.
-async fn list_until(is_over: IsOver, store: Arc<dyn IdempotencyStore>) -> Done {
+/// Lists all records again and again until the round ends.
+async fn list_until(mut is_over: IsOver, store: Arc<dyn IdempotencyStore>, rests: u32) -> Done {
     let (mut cursor, filter) = (None, RecordFilter::new());
     while !*is_over.borrow() {
+        let began = Instant::now();
         let page = admin(&*store)?.list(&filter, cursor.as_ref(), PAGE).await?;
         cursor = page.next;
+        // Ends at once when the round ends.
+        let _ = tokio::time::timeout(began.elapsed() * rests, is_over.changed()).await;
     }
     Ok(())
 }
@@ -68,15 +76,22 @@ pub(super) async fn list(visit: &mut Visit<'_>) -> Result<(), BoxError> {
     let arena = visit.arena().await?;
     let rows = *visit.plan.pick(&1_000_000, &100_000);
     arena.fill(rows, 24 * HOUR).await?;
-    let store = arena.another().await?;
-    let contenders = vec![
-        beside(LISTED, &arena, move |started, is_over| {
+    let claims = Calls(arena.store(), Life::Claim);
+    let mut contenders = vec![Measured::boxed(NOT_LISTED, claims)];
+    for (name, rests) in [(LISTED, RESTS), (HURRIED, 0)] {
+        let store = arena.another().await?;
+        contenders.push(beside(name, &arena, move |started, is_over| {
             let _ = started.send(());
-            list_until(is_over, Arc::clone(&store))
-        }),
-        Measured::boxed(NOT_LISTED, Calls(arena.store(), Life::Claim)),
-    ];
-    visit.measure(Scene::new("list", &[8], contenders)).await?;
+            list_until(is_over, Arc::clone(&store), rests)
+        }));
+    }
+    let scene = Scene::new("list", &[8], contenders).comparing(|heat| {
+        vec![
+            heat.row("list", LISTED, NOT_LISTED),
+            heat.row("list_without_a_pause", HURRIED, NOT_LISTED),
+        ]
+    });
+    visit.measure(scene).await?;
 
     let full = &[SIZES[0], SIZES[2]];
     let most = visit.backend.most_rows();
