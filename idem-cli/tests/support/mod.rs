@@ -58,7 +58,7 @@ impl Ran {
     }
 }
 
-/// Runs the program on the store at this URL, without the variables of whoever runs the tests.
+/// Runs the program on the store at this URL, without the variables of the tests' own environment.
 pub(crate) fn idem_at(url: &str, variables: &[(&str, &str)], args: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
     for name in ["TABLE", "SCHEMA", "UNPREPARED", "TIMEOUT", "WHO"] {

@@ -120,8 +120,8 @@
 //!   of what is rare reads the whole table, page by page; claims cost the same with it and without.
 //! - An audit entry is a record of the operation
 //!   [`AUDIT_OPERATION`](crate::admin::AUDIT_OPERATION), kept for
-//!   [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Whoever may write the table may also change
-//!   it: where that matters, copy entries to a place of their own.
+//!   [`MAX_RETENTION`](crate::limits::MAX_RETENTION). An account that writes the table
+//!   can change it: where that matters, copy entries to a place of their own.
 //!
 //! # What to alert on
 //!
