@@ -7,6 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use crate::rewrite::Rewrite;
+
 use crate::backend::StoredRecord;
 use crate::{
     Error, Failure, FencingToken, IdempotencyStore, Key, Metadata, Result, StalePolicy, Timestamp,
@@ -80,6 +82,29 @@ pub trait RecordAdmin: IdempotencyStore {
     ///
     /// The step may be taken or not.
     async fn force(&self, step: &ForcedStep) -> Result<Forced>;
+
+    /// Replaces the stored forms of a sealed record's result and metadata, if it has still this
+    /// token and this kind of result; returns whether it had.
+    ///
+    /// It is for wrappers that change how results are stored, such as
+    /// [`Protected`](crate::wrappers::Protected), which re-encrypts them.
+    ///
+    /// *Atomicity*: the store compares and replaces in one step. While a record is sealed, nothing
+    /// else changes its result, so the token proves that it is the result that was read.
+    ///
+    /// *Behaviour*: everything else stays as it is: state, attempt, instants, the end of the
+    /// retention. Nobody is notified. A repeated completion is then compared with the new form.
+    /// Repeating it succeeds; it may answer `false` when nothing was to be changed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when a form is over the limits; others as for
+    /// [`complete`](IdempotencyStore::complete).
+    ///
+    /// # Cancellation
+    ///
+    /// The record has the old forms or the new ones.
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool>;
 }
 
 /// What a listed record is, by the store's clock.

@@ -92,19 +92,25 @@ impl Checkpoint {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has more bytes than a result may
     /// have.
     pub fn encode(&self, limits: &Limits) -> Result<Bytes> {
-        let size = self.size();
-        if size > limits.max_result_bytes {
-            return Err(Error::invalid_input(format!(
-                "the checkpoint has {size} bytes, this store accepts at most {}",
-                limits.max_result_bytes
-            )));
-        }
-        let mut bytes = BytesMut::with_capacity(size);
+        self.fits(limits)?;
+        let mut bytes = BytesMut::with_capacity(self.size());
         bytes.put_u8(FORM);
         bytes.put_u8(u8::try_from(self.name.len()).unwrap_or(u8::MAX));
         bytes.put_slice(self.name.as_bytes());
         bytes.put_slice(&self.data);
         Ok(bytes.freeze())
+    }
+
+    /// Checks that a store with these limits accepts it, with the errors of [`encode`](Self::encode).
+    pub(crate) fn fits(&self, limits: &Limits) -> Result<()> {
+        let size = self.size();
+        if size <= limits.max_result_bytes {
+            return Ok(());
+        }
+        Err(Error::invalid_input(format!(
+            "the checkpoint has {size} bytes, this store accepts at most {}",
+            limits.max_result_bytes
+        )))
     }
 
     /// Returns how many bytes the stored form has.

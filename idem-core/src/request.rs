@@ -136,6 +136,13 @@ impl ClaimRequest {
         self
     }
 
+    /// Sets another fingerprint.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn with_fingerprint(mut self, fingerprint: Fingerprint) -> Self {
+        self.fingerprint = fingerprint;
+        self
+    }
+
     /// Returns whether this attempt was never sent before. From now on it counts as sent.
     pub(crate) fn is_first(&self) -> bool {
         self.unsent.0.swap(false, Ordering::Relaxed)

@@ -18,11 +18,13 @@ pub(crate) async fn some_runs(round: u64) -> Result<(), Box<dyn Error>> {
             "paying"
         }
     };
-    let slow = Policy::default()
-        .with_lease(Duration::from_millis(30))
-        .with_on_busy(BusyPolicy::wait(Duration::from_secs(5)));
+    let slow = Policy::default().with_on_busy(BusyPolicy::wait(Duration::from_secs(5)));
+    let blocked = Policy::default().with_lease(Duration::from_millis(30));
+    let policies = Policies::default()
+        .with_operation("reports.monthly", slow)
+        .with_operation("reports.yearly", blocked);
     let idem = Idempotency::new(MemoryStore::new())
-        .with_policies(Policies::default().with_operation("reports.*", slow))
+        .with_policies(policies)
         .with_observer(MetricsObserver::new().with_scope_class(class));
     let key = |scope, operation| Key::new(scope, operation, format!("request {round}"));
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::backend::stored_result;
+use crate::admin::Rewrite;
+use crate::backend::{StoredResult, stored_result};
 use crate::limits::{MAX_BATCH, MAX_LEASE, MAX_RETENTION};
 use crate::time::whole_millis_as_micros;
 use crate::{
@@ -184,6 +185,42 @@ pub fn claim(request: &ClaimRequest, limits: &Limits) -> Result<CheckedClaim> {
         lease: lease(request.lease())?,
         retention: retention(request.retention())?,
         metadata: metadata(request.metadata(), limits)?,
+    })
+}
+
+/// The new forms of a sealed record as stores send them.
+///
+/// `Debug` shows lengths.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CheckedRewrite {
+    /// The stored form of the result.
+    pub result: Bytes,
+    /// The metadata as JSON; `None` when there is none.
+    pub metadata: Option<String>,
+}
+
+impl fmt::Debug for CheckedRewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckedRewrite")
+            .field("result_bytes", &self.result.len())
+            .field("metadata_bytes", &self.metadata.as_ref().map(String::len))
+            .finish()
+    }
+}
+
+/// Checks and encodes the new forms of a sealed record.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`response()`], [`failure()`] and
+/// [`metadata()`].
+pub fn rewrite(rewrite: &Rewrite, limits: &Limits) -> Result<CheckedRewrite> {
+    Ok(CheckedRewrite {
+        result: match rewrite.result() {
+            StoredResult::Response(given) => response(given, limits)?,
+            StoredResult::Failure(given) => failure(given, limits)?,
+        },
+        metadata: metadata(rewrite.metadata(), limits)?,
     })
 }
 

@@ -120,6 +120,12 @@ impl Fingerprint {
         }
     }
 
+    /// Returns the fingerprint of the same scheme with another digest.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn with_digest(self, digest: [u8; 32]) -> Self {
+        Self { digest, ..self }
+    }
+
     /// Returns how it was made.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
@@ -189,7 +195,12 @@ impl std::str::FromStr for Fingerprint {
     fn from_str(text: &str) -> Result<Self> {
         let malformed = || Error::corrupt("a fingerprint is written as `scheme:64 hex digits`");
         let (scheme, digits) = text.split_once(':').ok_or_else(malformed)?;
-        let scheme = Scheme(scheme.parse().map_err(|_| malformed())?);
+        let number: u8 = scheme.parse().map_err(|_| malformed())?;
+        // One text for each scheme: neither `+2` nor `02`.
+        if number.to_string() != scheme {
+            return Err(malformed());
+        }
+        let scheme = Scheme(number);
         if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(malformed());
         }
@@ -241,6 +252,10 @@ mod tests {
         );
         assert!(Fingerprint::from_bytes(&[2; 32]).is_err());
         assert!("2:00".parse::<Fingerprint>().is_err());
+        for scheme in ["+2", "02", "-2", "256", ""] {
+            let text = fingerprint.to_string().replacen('2', scheme, 1);
+            assert!(text.parse::<Fingerprint>().is_err(), "{scheme}");
+        }
         assert!(
             format!("2:{}", "é".repeat(32))
                 .parse::<Fingerprint>()

@@ -12,6 +12,7 @@
 //! | [`testing`] | How do I test my code, crashes and lost answers included? |
 //! | [`migrations`] | How do tables, fingerprints and response types change while calls go on? |
 //! | [`monitoring`] | What do I measure, and what do I alert on? |
+//! | [`secrets`] | How do tokens and personal data stay out of the database? |
 //! | [`stores`] | How do I write a store of my own? |
 //!
 //! # The whole in one example
@@ -62,6 +63,7 @@ pub mod keys;
 pub mod leases;
 pub mod migrations;
 pub mod monitoring;
+pub mod secrets;
 pub mod stores;
 pub mod testing;
 pub mod transactions;

@@ -18,6 +18,7 @@
 //! | `delete_expired`, `fail_abandoned` | `batch` | [below](#the-token-outlives-the-record) | |
 //! | `claim_many`, `finish_many` | `batch_items`, and each item by itself | as single calls | |
 //! | `advance` | `version`, `retention` | an atomic maximum | |
+//! | `rewrite` | `rewrite` | an update of result and metadata, if live, sealed so, and with this token | |
 //!
 //! Where you hold a lock, or run a transaction that sees no other, call these functions between
 //! reading and writing. Where one statement decides, put the rows into its condition.

@@ -6,15 +6,17 @@
 //!
 //! | crate | transaction | repeats it as a whole |
 //! | --- | --- | --- |
-//! | `idem-postgres` | `sqlx::PgTransaction` | `Transactions` |
-//! | `idem-mysql` | `sqlx::MySqlConnection` of an open transaction | `Transactions` |
-//! | `idem-sqlite` | `sqlx::SqliteTransaction`, begun with `BEGIN IMMEDIATE` | `Transactions`, which begins so |
+//! | `idem-postgres` | that of sqlx, tokio-postgres, deadpool-postgres, diesel-async or SeaORM | `Transactions`, of sqlx |
+//! | `idem-mysql` | that of sqlx, mysql_async, diesel-async or SeaORM | `Transactions`, of sqlx |
+//! | `idem-sqlite` | that of sqlx, SeaORM or rusqlite, begun with `BEGIN IMMEDIATE` | `Transactions`, of sqlx, which begins so |
+//! | `idem-duckdb` | the crate's `DuckDbTransaction` | `Transactions` |
 //! | `idem-mssql` | the driver's client, or the crate's `Transaction` | `Transactions` |
 //! | `idem-mongo` | the driver's `ClientSession`; needs a replica set | `Transactions` |
+//! | `idem-dynamodb` | none to claim in; the other steps join the crate's `Transaction`, a `TransactWriteItems` | |
 //! | `idem-hybrid` | that of the database behind it: `store.database()` | as the database |
 //! | `idem-redis`, `MemoryStore` | none: give called systems a [derived key](super::calls) | |
 //!
-//! Each of the first five stores has the same methods, which take the transaction first:
+//! Each of the first six stores has the same methods, which take the transaction first:
 //! `claim_in`, `complete_in`, `fail_in`, `checkpoint_in` and `advance_in`.
 //!
 //! # Claim outside, complete inside
@@ -33,6 +35,10 @@
 //! While the work runs, every other caller sees the key in flight at once, and no lock of the
 //! database is held. If another attempt has taken the claim over meanwhile, `complete_in` returns
 //! `ClaimLost`: the rollback removes the rows, and the overtaken work has left no trace.
+//!
+//! A commit without an answer may have taken effect. Claim again before you repeat the transaction:
+//! with the claim of before, `complete_in` finds the same result and returns `Ok`, and the rows
+//! would be committed twice.
 //!
 //! The same lines run on a database in the documentation of
 //! [`idem_sqlite::Transactions`](https://docs.rs/idem-sqlite/latest/idem_sqlite/type.Transactions.html).

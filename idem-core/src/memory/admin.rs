@@ -9,7 +9,8 @@ use super::shard::{GivenResult, Shard};
 use super::sync::lock;
 use super::{BACKEND, MemoryStore, later};
 use crate::admin::{
-    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
+    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
+    SummaryState,
 };
 use crate::backend::stored_result::{failure_size, response_size};
 use crate::backend::{ForcedSteps, check, force};
@@ -180,5 +181,12 @@ impl RecordAdmin for MemoryStore {
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         let forced = force(&mut Steps(self), step, &self.limits()).await;
         forced.map_err(|error| error.at(BACKEND, "force"))
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        let checked = check::rewrite(rewrite, &self.shared.limits);
+        checked.map_err(|error| error.at(BACKEND, "rewrite"))?;
+        let rewritten = |shard: &mut Shard, key, now| shard.rewrite(key, rewrite, now);
+        Ok(self.on_shard(rewrite.key(), rewritten))
     }
 }

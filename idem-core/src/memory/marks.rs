@@ -8,13 +8,13 @@ use super::work::{Progress, Work};
 use crate::{Advance, Key, Timestamp};
 
 /// Marks by source, apart from the records.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Marks {
     marks: HashMap<Key, Mark>,
     expiries: Queue<Key>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Mark {
     version: u64,
     expires_at: Timestamp,

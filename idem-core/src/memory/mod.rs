@@ -4,6 +4,9 @@ mod admin;
 mod capabilities;
 mod clock;
 mod marks;
+#[cfg(feature = "model")]
+#[doc(hidden)]
+pub mod model;
 mod queue;
 mod row;
 mod rows;

@@ -13,7 +13,7 @@ use crate::Timestamp;
 /// Most entries come in order, as operations have the same lease and retention again and again:
 /// they form one line for each such duration. Only an entry that fits in no line costs a search for
 /// its position.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Queue<T> {
     lines: [VecDeque<(Timestamp, T)>; LINES],
     others: BinaryHeap<Reverse<(Timestamp, T)>>,
@@ -71,6 +71,15 @@ impl<T: Ord + Clone> Queue<T> {
     /// has one that does.
     pub(super) fn is_mostly_spent(&self, counting: usize) -> bool {
         self.len() > FEW + 2 * counting
+    }
+
+    /// Returns the entries of each line in order, and then the others.
+    #[cfg(feature = "model")]
+    pub(super) fn entries(&self) -> impl Iterator<Item = Vec<(Timestamp, T)>> {
+        let lines = self.lines.iter().map(|line| line.iter().cloned().collect());
+        let others = self.others.clone().into_sorted_vec();
+        let others = others.into_iter().map(|Reverse(entry)| entry).collect();
+        lines.chain([others])
     }
 
     fn len(&self) -> usize {

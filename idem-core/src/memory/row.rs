@@ -9,7 +9,7 @@ use crate::{
 /// The mark of a row that is in no queue.
 pub(super) const UNQUEUED: Timestamp = Timestamp::from_micros(i64::MAX);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) key: Key,
     pub(super) fingerprint: Fingerprint,
@@ -33,7 +33,7 @@ pub(super) struct Lease {
     pub(super) expires_at: Timestamp,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum State {
     InFlight {
         lease_ends_at: Timestamp,

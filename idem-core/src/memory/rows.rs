@@ -16,10 +16,10 @@ pub(super) struct HashedKey<'a> {
 
 /// Each row is one allocation; the table holds its pointer and the hash, so that it grows without
 /// reading rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Rows(HashTable<Slot>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Slot {
     hash: u64,
     row: Box<Row>,

@@ -5,22 +5,23 @@ use super::queue::Queue;
 use super::row::{Decision, Held, Lease, Row, State, UNQUEUED};
 use super::rows::{HashedKey, Rows};
 use super::work::{Progress, Work};
-use crate::admin::SummaryState;
+use crate::admin::{Rewrite, SummaryState};
+use crate::backend::StoredResult;
 use crate::backend::decision::{StepDecision, decide_release, decide_renewal, decide_seal};
 use crate::{
     AttemptId, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Record,
     Response, Result, Timestamp,
 };
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Shard {
-    rows: Rows,
+    pub(super) rows: Rows,
     /// When rows have to be checked, by the hash of their key.
-    expiries: Queue<u64>,
-    leases: Queue<u64>,
+    pub(super) expiries: Queue<u64>,
+    pub(super) leases: Queue<u64>,
     pub(super) marks: Marks,
     /// The greatest token ever granted, so that tokens grow also after a row is gone.
-    last_token: FencingToken,
+    pub(super) last_token: FencingToken,
 }
 
 impl Default for Shard {
@@ -104,11 +105,19 @@ impl Shard {
     fn tidy(&mut self) {
         let rows = self.rows.len();
         if self.expiries.is_mostly_spent(rows) {
-            self.expiries = self.rows.entries(|row| row.expiry_queued).collect();
+            self.rebuild_expiries();
         }
         if self.leases.is_mostly_spent(rows) {
-            self.leases = self.rows.entries(|row| row.lease_queued).collect();
+            self.rebuild_leases();
         }
+    }
+
+    pub(super) fn rebuild_expiries(&mut self) {
+        self.expiries = self.rows.entries(|row| row.expiry_queued).collect();
+    }
+
+    pub(super) fn rebuild_leases(&mut self) {
+        self.leases = self.rows.entries(|row| row.lease_queued).collect();
     }
 
     /// Seals the claim with the result of `state`, except when it is already sealed in the same
@@ -200,6 +209,29 @@ impl Shard {
         }
         self.expiries
             .schedule(&key.hash, row.expires_at, &mut row.expiry_queued);
+        true
+    }
+
+    /// Replaces result and metadata of the sealed live row, if it has this token and this kind of
+    /// result.
+    pub(super) fn rewrite(
+        &mut self,
+        key: HashedKey<'_>,
+        rewrite: &Rewrite,
+        now: Timestamp,
+    ) -> bool {
+        let row = self.rows.get_mut(key);
+        let Some(row) = row.filter(|row| row.token == rewrite.token() && row.is_live(now)) else {
+            return false;
+        };
+        match (&mut row.state, rewrite.result()) {
+            (State::Completed { response, .. }, StoredResult::Response(new)) => {
+                *response = new.clone();
+            }
+            (State::Failed { failure, .. }, StoredResult::Failure(new)) => *failure = new.clone(),
+            _ => return false,
+        }
+        row.metadata = rewrite.metadata().clone();
         true
     }
 
