@@ -2,7 +2,9 @@
 
 use std::pin::Pin;
 
-use idem_core::admin::{Cursor, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState};
+use idem_core::admin::{
+    Cursor, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite, SummaryState,
+};
 use idem_core::backend::{FinalResult, check};
 use idem_core::{BoxError, Effect, Error, ErrorKind, Key, Result};
 
@@ -112,6 +114,29 @@ pub fn take<'a, O: Operations>(
     })
 }
 
+/// Replaces the stored forms of a sealed record with this token; returns whether there was one.
+///
+/// # Errors
+///
+/// As for a completion.
+pub fn rewrite<'a, O: Operations>(
+    operations: &'a O,
+    session: &'a mut O::Session<'_>,
+    rewrite: &'a Rewrite,
+) -> Boxed<'a, bool> {
+    Box::pin(async move {
+        let checked = check::rewrite(rewrite, &operations.limits())?;
+        let metadata = Value::OptionalText(checked.metadata.as_deref());
+        let values = Values::of_key(rewrite.key())
+            .with(Parameter::Token, rewrite.token().as_i64())
+            .with(Parameter::Seen, rewrite.state())
+            .with(Parameter::Result, Value::Bytes(checked.result[..].into()))
+            .with(Parameter::Metadata, metadata);
+        let written = operations.write(session, rewrite.key(), Write::Rewrite, &values);
+        Ok(written.await?.is_some())
+    })
+}
+
 fn key(row: &Row) -> Result<Option<Key>> {
     let row = Columns::of(row);
     let parts = [row.either(KEY)?, row.either(KEY + 1)?, row.either(KEY + 2)?];
@@ -153,7 +178,8 @@ macro_rules! store_admin {
             use $crate::admin;
             use $crate::macros::async_trait;
             use $crate::macros::idem_core::admin::{
-                Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
+                Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
+                SummaryState,
             };
             use $crate::macros::idem_core::backend::{FinalResult, ForcedSteps, force};
             use $crate::macros::idem_core::{
@@ -248,6 +274,12 @@ macro_rules! store_admin {
                 async fn force(&self, step: &ForcedStep) -> Result<Forced> {
                     let forced = self.force_now(step).await;
                     forced.map_err(|error| error.at($backend, "force"))
+                }
+
+                async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+                    let mut session = self.session();
+                    let rewritten = admin::rewrite(&*self.operations, &mut session, rewrite).await;
+                    rewritten.map_err(|error| error.at($backend, "rewrite"))
                 }
             }
         };

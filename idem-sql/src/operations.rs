@@ -28,6 +28,8 @@ pub enum Write {
     Abandon,
     /// Fails or releases the live record with this token and this state, whose attempt has no say.
     Force,
+    /// Replaces result and metadata of the live record with this token and this sealed state.
+    Rewrite,
 }
 
 /// A statement that reads one row.

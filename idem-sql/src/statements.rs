@@ -66,6 +66,7 @@ macro_rules! statements_by_kind {
                     Write::Checkpoint => &self.checkpoint,
                     Write::Abandon => &self.abandon,
                     Write::Force => &self.force,
+                    Write::Rewrite => &self.rewrite,
                 }
             }
 

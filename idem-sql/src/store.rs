@@ -284,6 +284,10 @@ macro_rules! store_in_transaction {
                 /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction.
                 /// When it returns `ClaimLost`, roll back: another attempt does the work.
                 ///
+                /// A commit without an answer may have taken effect. Claim again before you repeat
+                /// such a transaction. With the claim of before, this method finds the same result
+                /// and returns `Ok`, so your rows would be committed twice.
+                ///
                 /// # Errors
                 ///
                 /// As for `complete`.

@@ -10,4 +10,4 @@ pub use connections::Connections;
 pub use error::driver_meaning;
 pub use guard::{CloseUnlessDone, ConnectionGuard};
 pub use opener::{Opener, Ready};
-pub use row::{SqlxRow, answer};
+pub use row::{HeldRow, SqlxRow, answer};

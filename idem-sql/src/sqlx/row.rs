@@ -43,16 +43,14 @@ where
 /// says what it returns.
 pub struct SqlxRow<R>(pub R);
 
-impl<R> SqlxRow<R> {
-    fn read<'r, T>(&'r self, index: usize) -> Result<Option<T>>
-    where
-        R: Row,
-        usize: ColumnIndex<R>,
-        T: Decode<'r, R::Database> + Type<R::Database>,
-    {
-        let value = self.0.try_get_unchecked(index);
-        value.map_err(|error| cells::unexpected(index).with_source(error))
-    }
+fn read<'r, R, T>(row: &'r R, index: usize) -> Result<Option<T>>
+where
+    R: Row,
+    usize: ColumnIndex<R>,
+    T: Decode<'r, R::Database> + Type<R::Database>,
+{
+    let value = row.try_get_unchecked(index);
+    value.map_err(|error| cells::unexpected(index).with_source(error))
 }
 
 impl<R> Cells for SqlxRow<R>
@@ -68,15 +66,15 @@ where
     }
 
     fn number(&self, index: usize) -> Result<Option<i64>> {
-        self.read(index)
+        read(&self.0, index)
     }
 
     fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
-        self.read(index)
+        read(&self.0, index)
     }
 
     fn text(&self, index: usize) -> Result<Option<&str>> {
-        self.read(index)
+        read(&self.0, index)
     }
 }
 
@@ -84,5 +82,55 @@ where
 impl<R> fmt::Debug for SqlxRow<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlxRow").finish_non_exhaustive()
+    }
+}
+
+/// A row of a driver of sqlx in the row of a library that is built on sqlx.
+pub struct HeldRow<H, R> {
+    holder: H,
+    row: fn(&H) -> Option<&R>,
+}
+
+impl<H, R> HeldRow<H, R> {
+    /// Creates the row that `row` finds in its holder.
+    pub fn new(holder: H, row: fn(&H) -> Option<&R>) -> Self {
+        Self { holder, row }
+    }
+
+    fn row(&self, index: usize) -> Result<&R> {
+        (self.row)(&self.holder).ok_or_else(|| cells::unexpected(index))
+    }
+}
+
+impl<H, R> Cells for HeldRow<H, R>
+where
+    H: Send + Sync,
+    R: Row,
+    usize: ColumnIndex<R>,
+    i64: for<'r> Decode<'r, R::Database> + Type<R::Database>,
+    for<'r> &'r [u8]: Decode<'r, R::Database> + Type<R::Database>,
+    for<'r> &'r str: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn width(&self) -> usize {
+        self.row(0).map_or(0, Row::len)
+    }
+
+    fn number(&self, index: usize) -> Result<Option<i64>> {
+        read(self.row(index)?, index)
+    }
+
+    fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
+        read(self.row(index)?, index)
+    }
+
+    fn text(&self, index: usize) -> Result<Option<&str>> {
+        read(self.row(index)?, index)
+    }
+}
+
+/// Shows no value: it may be a secret.
+impl<H, R> fmt::Debug for HeldRow<H, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldRow").finish_non_exhaustive()
     }
 }
