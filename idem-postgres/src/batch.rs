@@ -65,7 +65,8 @@ impl Batches for Operations {
         session: &mut Self::Session<'_>,
         batch: &mut Batch<ClaimParams<'_>, ClaimOutcome>,
     ) {
-        if self.expects_fresh(batch.pending()) {
+        // Standbys may have to have the record first: then each claim is answered alone.
+        if self.config.waits_for_standbys() || self.expects_fresh(batch.pending()) {
             return;
         }
         let mut expected = batch.take(|claim| self.estimator.expects_duplicate(claim.key()));
@@ -165,7 +166,8 @@ impl Batches for Operations {
         session: &mut Self::Session<'_>,
         claim: &ClaimParams<'_>,
     ) -> Result<ClaimOutcome> {
-        self.claim_in_steps(session, claim).await
+        let outcome = self.claim_in_steps(session, claim).await?;
+        self.replicated(session, claim.key(), outcome).await
     }
 }
 
@@ -241,8 +243,12 @@ impl Operations {
                 next = at + 1;
                 let request = claims[at].request;
                 let outcome = columns.outcome(request)?;
-                // A record that has to be failed first is claimed alone.
-                answers[at] = (!is_abandoned(&outcome, request)).then_some(Ok(outcome));
+                // A record that has to be failed first is claimed alone, as is one that standbys may
+                // have to have first.
+                let is_alone = is_abandoned(&outcome, request)
+                    || self.config.waits_for_standbys()
+                        && !matches!(outcome, ClaimOutcome::Acquired(_));
+                answers[at] = (!is_alone).then_some(Ok(outcome));
             }
         }
         Ok(answers)

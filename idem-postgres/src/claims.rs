@@ -26,11 +26,14 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         let params = ClaimParams::new(request, &self.config.limits())?;
-        if session.commits_each() {
-            return self.claim_in_steps(session, &params).await;
-        }
-        let claimed = self.claim_fully(session, &params).await;
-        claimed.map_err(|error| self.noted(&self.locked, request.key(), error))
+        let claimed = match session.commits_each() {
+            true => self.claim_in_steps(session, &params).await,
+            false => {
+                let claimed = self.claim_fully(session, &params).await;
+                claimed.map_err(|error| self.noted(&self.locked, request.key(), error))
+            }
+        };
+        self.replicated(session, request.key(), claimed?).await
     }
 
     /// Inserts and then reads, or reads and then inserts, as the estimator expects. Sends the

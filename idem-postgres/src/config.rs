@@ -16,6 +16,32 @@ pub struct Config {
     batching: bool,
     notifications: Notifications,
     max_connections: u32,
+    replays: Replays,
+}
+
+/// When an answer is returned that rests on an earlier commit: a replay, a conflict, a result that
+/// was read, a completion that had been done before, a version that raises no mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Replays {
+    /// As soon as this server has the commit.
+    ///
+    /// With synchronous replication the standbys may lack it. While a commit waits for them, no
+    /// other session sees it. But the commit is visible once its wait ends without them: by a crash
+    /// of the server, after its recovery, or by `pg_cancel_backend`. If the server is then lost,
+    /// callers have got a result that no other server has.
+    #[default]
+    Committed,
+    /// When the synchronous standbys have it, as `synchronous_commit` of the session says.
+    ///
+    /// Each such answer costs a second statement, which writes a commit of its own and waits for
+    /// it: a message of a few bytes in the log (`pg_logical_emit_message`). The log is replicated in
+    /// its order, so the standbys then have every earlier commit, too. A duplicate costs as much as
+    /// a completion, and fails as `Unavailable` while the standbys are away.
+    ///
+    /// Nobody must cancel these waits: after `pg_cancel_backend` the server answers with success and
+    /// a warning.
+    Replicated,
 }
 
 /// Whether the server notifies waiting runs of changes.
@@ -73,6 +99,7 @@ impl Config {
             batching: true,
             notifications: Notifications::default(),
             max_connections: 10,
+            replays: Replays::default(),
         }
     }
 
@@ -111,6 +138,14 @@ impl Config {
         self
     }
 
+    /// Sets when an answer is returned that rests on an earlier commit. Default:
+    /// [`Replays::Committed`]. Without synchronous standbys the two promise the same.
+    #[must_use]
+    pub fn with_replays(mut self, replays: Replays) -> Self {
+        self.replays = replays;
+        self
+    }
+
     /// Returns the schema, if one is set.
     #[must_use]
     pub fn schema(&self) -> Option<&str> {
@@ -121,6 +156,11 @@ impl Config {
     #[must_use]
     pub fn statement_mode(&self) -> StatementMode {
         self.statements
+    }
+
+    /// Returns whether such an answer waits for the synchronous standbys.
+    pub(crate) fn waits_for_standbys(&self) -> bool {
+        self.replays == Replays::Replicated
     }
 
     pub(crate) fn notifies(&self) -> bool {

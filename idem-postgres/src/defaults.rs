@@ -37,7 +37,14 @@ SELECT
     CAST((pg_catalog.current_schemas(true))[1] AS pg_catalog.text),
     CAST(EXTRACT(EPOCH FROM CAST(
         pg_catalog.current_setting('idle_session_timeout', true) AS interval)) * 1000 AS bigint),
-    pg_catalog.current_setting('application_name') = 'idem'";
+    pg_catalog.current_setting('application_name') = 'idem',
+    pg_catalog.version()";
+
+/// Parts of the text of `version()` on servers that speak PostgreSQL's protocol and do not run the
+/// statements: they have no `ctid`
+/// (<https://github.com/yugabyte/yugabyte-db/issues/24843>,
+/// <https://www.cockroachlabs.com/docs/stable/postgresql-compatibility>).
+const FOREIGN: &[(&str, &str)] = &[("CockroachDB", "CockroachDB"), ("-YB-", "YugabyteDB")];
 
 /// Reads the schemas that the session searches before `pg_catalog` and that have an operator with a
 /// name that the statements use: the server would use that operator instead.
@@ -58,6 +65,7 @@ pub(crate) struct SessionState {
     hiding_schemas: Option<String>,
     idle_session_millis: Option<i64>,
     is_direct: Option<bool>,
+    product: String,
 }
 
 impl SessionState {
@@ -81,6 +89,7 @@ impl SessionState {
             hiding_schemas,
             idle_session_millis: row.try_get(4).map_err(decode)?,
             is_direct: row.try_get(5).map_err(decode)?,
+            product: row.try_get(6).map_err(decode)?,
         })
     }
 
@@ -101,6 +110,13 @@ impl SessionState {
         let Self {
             version, encoding, ..
         } = self;
+        let is_this = |foreign: &&(&str, &str)| self.product.contains(foreign.0);
+        if let Some((_, product)) = FOREIGN.iter().find(is_this) {
+            return Err(misconfigured(format!(
+                "this is {product}, which lacks what the statements use, such as ctid; PostgreSQL is \
+                 needed"
+            )));
+        }
         if *version < MIN_SERVER_VERSION {
             return Err(misconfigured(format!(
                 "the server's version is {version}; PostgreSQL 12 (120000) or later is needed"
@@ -145,6 +161,25 @@ mod tests {
             hiding_schemas: None,
             idle_session_millis: None,
             is_direct: Some(true),
+            product: "PostgreSQL 15.18 on x86_64-pc-linux-gnu".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_server_that_only_speaks_the_protocol_is_refused() {
+        for (version, product) in [
+            (
+                "CockroachDB CCL v24.3.1 (x86_64-pc-linux-gnu)",
+                "CockroachDB",
+            ),
+            ("PostgreSQL 15.2-YB-2.25.0.0-b489 on x86_64", "YugabyteDB"),
+        ] {
+            let foreign = SessionState {
+                product: version.to_owned(),
+                ..state()
+            };
+            let error = foreign.check_server().unwrap_err().to_string();
+            assert!(error.contains(product), "{error}");
         }
     }
 

@@ -9,18 +9,12 @@ use idem_sql::sqlx::driver_meaning;
 use sqlx::Error as SqlxError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
+use crate::drivers;
 use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, by_code, meaning};
 
 /// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
-    let meaning = match &error {
-        SqlxError::Database(_) => meaning_of(&error).0,
-        error => driver_meaning(
-            error,
-            "the TLS connection failed; check `sslmode`, `sslrootcert` and the server's certificate",
-        ),
-    };
-    sent.error(meaning, error)
+    sent.error(meaning_of(&error).0, error)
 }
 
 /// Converts the error of an answer that cannot be read.
@@ -28,11 +22,18 @@ pub(crate) fn decode(error: SqlxError) -> Error {
     classify(error, Access::Write)
 }
 
-/// Returns the meaning of the server's answer; any other error means the same as an unknown code.
-fn meaning_of(error: &SqlxError) -> (Meaning, Cure) {
-    let database = error.as_database_error();
-    let database = database.and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
-    database.map_or_else(|| (by_code(""), Cure::Tell), |error| meaning(error.into()))
+/// Returns the meaning of a driver error for a statement that writes, and how the store repairs it.
+pub(crate) fn meaning_of(error: &SqlxError) -> (Meaning, Cure) {
+    let meaning = match error {
+        SqlxError::Database(_) => {
+            return drivers::answer(error).map_or_else(|| (by_code(""), Cure::Tell), meaning);
+        }
+        error => driver_meaning(
+            error,
+            "the TLS connection failed; check `sslmode`, `sslrootcert` and the server's certificate",
+        ),
+    };
+    (meaning, Cure::Tell)
 }
 
 /// Returns how the store repairs this error by itself.
@@ -62,24 +63,21 @@ pub(crate) fn was_idle(error: &Error) -> bool {
 fn code(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(SqlxError::Database(database)) = error.downcast_ref::<SqlxError>() {
-            return database.code().map(Into::into);
+        if let Some(answer) = drivers::answer(error) {
+            return Some(answer.code.to_owned());
         }
         next = error.source();
     }
     None
 }
 
-/// Returns whether to repeat the whole transaction. This error, or one of its sources, is a
-/// serialization failure (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time
+/// Returns whether to repeat the whole transaction. This error, of the store or of any
+/// [driver](crate::CallerTransaction), or one of its sources, is a serialization failure (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time
 /// (55P03), or [`Contention`](idem_core::ErrorKind::Contention) of a store.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {
-        let SqlxError::Database(database) = error.downcast_ref()? else {
-            return None;
-        };
-        let codes = ["40001", "40P01", LOCK_NOT_AVAILABLE];
-        Some(database.code().is_some_and(|code| codes.contains(&&*code)))
+        let code = drivers::answer(error)?.code;
+        Some(["40001", "40P01", LOCK_NOT_AVAILABLE].contains(&code))
     })
 }

@@ -6,12 +6,14 @@ mod claims;
 mod config;
 mod connection;
 mod defaults;
+mod drivers;
 mod error;
 mod listen;
 mod listen_hub;
 mod operations;
 mod pooler;
 mod query;
+mod replicated;
 mod row;
 mod schema;
 mod session;
@@ -21,7 +23,8 @@ mod statements;
 mod store;
 mod tx;
 
-pub use config::{Config, Notifications, StatementMode};
+pub use config::{Config, Notifications, Replays, StatementMode};
+pub use drivers::CallerTransaction;
 pub use error::is_transaction_retryable;
 pub use idem_sql::transactions::Isolation;
 pub use listen::PostgresNotifier;
@@ -29,5 +32,13 @@ pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::PostgresStore;
 pub use tx::{TransactionRetry, Transactions};
 
+#[cfg(feature = "deadpool-postgres")]
+pub use deadpool_postgres;
+#[cfg(feature = "diesel-async")]
+pub use diesel_async;
 pub use idem_core;
+#[cfg(feature = "sea-orm")]
+pub use sea_orm;
 pub use sqlx;
+#[cfg(feature = "tokio-postgres")]
+pub use tokio_postgres;

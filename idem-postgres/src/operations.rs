@@ -156,6 +156,13 @@ impl operations::Operations for Operations {
         Ok(rows.into_iter().next())
     }
 
+    async fn get(&self, session: &mut Self::Session<'_>, key: &Key) -> Result<Option<Record>> {
+        let values = Values::of_key(key);
+        let row = self.read(session, key, Read::Record, &values).await?;
+        let record = row.as_ref().map_or(Ok(None), Self::record)?;
+        self.replicated_record(session, key, record).await
+    }
+
     async fn list(&self, session: &mut Self::Session<'_>, values: &Values<'_>) -> Result<Vec<Row>> {
         let query = self.sql.list.with(values)?;
         session.rows(query, Access::Read).await
@@ -184,7 +191,11 @@ impl operations::Operations for Operations {
             Some(owned) if owned.is_own && owned.state == StoredRecord::IN_FLIGHT => {
                 return Err(just_committed());
             }
-            Some(owned) if owned.is_own => return Ok(Step::Met(owned.state, owned.result)),
+            Some(owned) if owned.is_own => {
+                // The commit of an earlier completion may have waited in vain.
+                self.replicated_step(session, claim, owned.state).await?;
+                return Ok(Step::Met(owned.state, owned.result));
+            }
             Some(owned) if owned.token >= claim.token().as_i64() => {
                 return Err(Error::claim_lost());
             }
@@ -219,7 +230,10 @@ impl operations::Operations for Operations {
         let rows = match rows.await {
             Err(error) if error.kind() == ErrorKind::Contention && session.commits_each() => {
                 return match self.watermark(session, source).await? {
-                    Some(current) if current >= version => Ok(Some(not_advanced(current, version))),
+                    Some(current) if current >= version => {
+                        self.mark_is_replicated(session, values).await?;
+                        Ok(Some(not_advanced(current, version)))
+                    }
                     _ => Err(error),
                 };
             }
@@ -230,7 +244,11 @@ impl operations::Operations for Operations {
             let not_advanced = |current: i64| not_advanced(current.cast_unsigned(), version);
             Ok(held.map_or(Advance::Advanced, not_advanced))
         };
-        rows.first().map(advance).transpose()
+        let raised = rows.first().map(advance).transpose()?;
+        if raised.is_some_and(|raised| raised != Advance::Advanced) {
+            self.mark_is_replicated(session, values).await?;
+        }
+        Ok(raised)
     }
 }
 

@@ -118,6 +118,23 @@ impl PostgresStore {
 
 struct PostgresSchema<'s>(&'s PostgresStore);
 
+impl PostgresSchema<'_> {
+    /// Refuses a table that Citus distributes or replicates
+    /// (<https://docs.citusdata.com/en/stable/develop/api_metadata.html>).
+    async fn check_local(&self, table: &Table) -> Result<()> {
+        let query = "SELECT pg_catalog.count(*) FROM pg_dist_partition
+            WHERE logicalrelid = pg_catalog.to_regclass('{table}')";
+        match self.row(query, table).await?.number(0) {
+            0 => Ok(()),
+            _ => Err(misconfigured(format!(
+                "Citus plans the statements on {0}, which are not written for it; keep the table on \
+                 the coordinator alone: SELECT undistribute_table('{0}')",
+                table.quoted
+            ))),
+        }
+    }
+}
+
 #[async_trait]
 impl Schema for PostgresSchema<'_> {
     const VERSION: u32 = SCHEMA_VERSION;
@@ -197,9 +214,13 @@ impl Schema for PostgresSchema<'_> {
                 CASE WHEN NOT pg_catalog.has_table_privilege(c.oid, 'INSERT') THEN 'INSERT' END,
                 CASE WHEN NOT pg_catalog.has_table_privilege(c.oid, 'UPDATE') THEN 'UPDATE' END,
                 CASE WHEN NOT pg_catalog.has_table_privilege(c.oid, 'DELETE') THEN 'DELETE' END),
-            current_user
+            current_user,
+            CAST(pg_catalog.to_regclass('pg_dist_partition') IS NOT NULL AS integer)
             FROM pg_catalog.pg_class AS c WHERE c.oid = pg_catalog.to_regclass('{table}')";
         let row = self.row(query, table).await?;
+        if row.number(3) != 0 {
+            self.check_local(table).await?;
+        }
         let (table_name, role) = (&table.quoted, format!("\"{}\"", row.text(2)));
         if !row.text(1).is_empty() {
             return Err(lacks_privileges(table, &role, row.text(1)));

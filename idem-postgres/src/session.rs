@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use idem_core::Result;
 use idem_core::backend::MAX_LOCK_WAIT;
+use idem_core::{Effect, Error, Result};
 use idem_sql::cells::Row;
 use idem_sql::executor::{Answer, BoundStatement, Executor};
 
 use crate::config::{Config, StatementMode};
 use crate::connection::{ConnectionSource, End, Job, Progress};
+use crate::drivers::BoxExecutor;
 use crate::error::{Access, classify, cure};
 use crate::query::Query;
 use crate::sqlstate::Cure;
@@ -27,7 +28,7 @@ pub(crate) enum Session<'s> {
         config: &'s Config,
     },
     Transaction {
-        executor: Box<dyn Executor<Error = sqlx::Error> + 's>,
+        executor: BoxExecutor<'s>,
         mode: StatementMode,
         /// How long a statement waits for a lock, as the server reads it.
         wait: String,
@@ -67,7 +68,11 @@ impl<'s> Session<'s> {
                     End::Commit => executor.run(&statement).await,
                     End::Rollback => undone(&mut **executor, &statement).await,
                 };
-                Ok(answer.map_err(|error| classify(error, sent))?.rows)
+                let answer = answer.map_err(|error| match sent {
+                    Access::Read => error.with_effect(Effect::None),
+                    Access::Write => error,
+                });
+                Ok(answer?.rows)
             }
         }
     }
@@ -95,9 +100,9 @@ impl<'s> Session<'s> {
 
 /// Runs a statement in a caller's transaction, and undoes its effect.
 async fn undone(
-    executor: &mut (dyn Executor<Error = sqlx::Error> + '_),
+    executor: &mut (dyn Executor<Error = Error> + '_),
     statement: &BoundStatement<'_>,
-) -> Result<Answer, sqlx::Error> {
+) -> Result<Answer> {
     let control = |text: &str| BoundStatement {
         text: text.into(),
         values: Vec::new(),

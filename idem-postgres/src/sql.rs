@@ -69,6 +69,13 @@ macro_rules! columns {
     };
 }
 
+/// A message in the log, of this transaction. Any role may write one.
+macro_rules! message {
+    () => {
+        "pg_catalog.pg_logical_emit_message(true, CAST('idem' AS pg_catalog.text), CAST('' AS pg_catalog.text)) IS NOT NULL"
+    };
+}
+
 mod capabilities;
 
 pub(crate) use capabilities::*;
@@ -355,6 +362,30 @@ pub(crate) const GET: &str = concat!(
     ),
     " FROM {table} AS r
 WHERE {mine} = 0 AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
+);
+
+/// Writes a message of no content into the log, if the record is still the one that was read. A
+/// transactional message gives its transaction an id, so its commit is written, flushed and waited
+/// for as any other (`RecordTransactionCommit` in
+/// <https://github.com/postgres/postgres/blob/master/src/backend/access/transam/xact.c>).
+///
+/// A commit is in the log before others can see it, and standbys get the log in its order. So when
+/// they have this commit, they have that of the record, too. The record is read again because a
+/// failover may have come in between: a message in another server's log would prove nothing.
+pub(crate) const REPLICATED: &str = concat!(
+    "SELECT ",
+    message!(),
+    " FROM {table} AS r
+WHERE {mine} = 0 AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
+    AND ({seen} = 0 OR r.state = {seen})"
+);
+
+/// The same for a mark, which only rises.
+pub(crate) const REPLICATED_MARK: &str = concat!(
+    "SELECT ",
+    message!(),
+    " FROM {marks} AS m
+WHERE {mine} = 0 AND m.scope = {scope} AND m.operation = {operation} AND m.id = {id} AND m.version >= {version}"
 );
 
 /// Skips rows that others have locked. Keeps a row whose token is ahead of the clock (which was set

@@ -5,11 +5,10 @@ use std::error::Error as StdError;
 use idem_core::backend::{LockedKeys, RetryPauses};
 use idem_core::{Key, Result};
 use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
-use sqlx::postgres::PgConnection;
 use sqlx::{PgPool, PgTransaction};
 
+use crate::drivers::{CallerTransaction, executor};
 use crate::error::{Access, classify, is_transaction_retryable};
-use crate::query::PgExecutor;
 use crate::session::{Session, wait};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -30,36 +29,39 @@ idem_sql::store_in_transaction! {
     /// transaction's own `lock_timeout` holds where it is shorter, and is restored when the method
     /// returns.
     ///
+    /// The transaction is one of sqlx, or of another [driver](CallerTransaction).
+    ///
     /// An error of the server fails the transaction: roll it back and repeat it as a whole, with
-    /// the same key. [`Transactions`] does that.
-    PostgresStore, BACKEND, transaction: &mut PgTransaction<'_>,
+    /// the same key, where [`is_transaction_retryable`] says so. [`Transactions`] does that for
+    /// sqlx.
+    PostgresStore, BACKEND, transaction: &mut impl CallerTransaction,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`; `Contention` when another open transaction holds the key. Under REPEATABLE READ and \
             SERIALIZABLE also `Contention` when the key was claimed after the transaction's snapshot was taken.",
     advance: "As for `advance`; `Contention` until another transaction that advances the same source ends. Under \
               REPEATABLE READ and SERIALIZABLE also `Contention` when the mark was raised after the transaction's \
               snapshot was taken.",
-    record: |store, key| Ok(store.session_in(transaction, &store.operations.locked, key)),
-    mark: |store, key| Ok(store.session_in(transaction, &store.operations.locked_marks, key)),
+    record: |store, key| store.session_in(transaction, &store.operations.locked, key),
+    mark: |store, key| store.session_in(transaction, &store.operations.locked_marks, key),
 }
 
 idem_sql::store_admin! {
     PostgresStore, BACKEND, PgTransactions,
-    |store, transaction, key| Ok(store.session_in(transaction, &store.operations.locked, key)),
+    |store, transaction, key| store.session_in(transaction, &store.operations.locked, key),
 }
 
 impl PostgresStore {
     fn session_in<'t>(
         &self,
-        connection: &'t mut PgConnection,
+        transaction: &'t mut impl CallerTransaction,
         locked: &LockedKeys,
         key: &Key,
-    ) -> Session<'t> {
-        Session::Transaction {
-            executor: Box::new(PgExecutor(connection)),
+    ) -> Result<Session<'t>> {
+        Ok(Session::Transaction {
+            executor: executor(transaction)?,
             mode: self.operations.config.statement_mode(),
             wait: wait(locked.is_locked(key)),
-        }
+        })
     }
 }
 

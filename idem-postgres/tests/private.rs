@@ -2,6 +2,8 @@
 
 #[path = "private/poolers.rs"]
 mod poolers;
+#[path = "private/standby.rs"]
+mod standby;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,6 +34,10 @@ fn main() -> ExitCode {
         trial(
             "a_verified_tls_connection_is_made_and_an_unverified_one_refused",
             tls,
+        ),
+        trial(
+            "answers_that_rest_on_a_commit_wait_for_standbys_where_configured",
+            standby::answers_wait,
         ),
     ];
     let no_pooler =

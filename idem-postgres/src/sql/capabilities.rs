@@ -56,6 +56,24 @@ forced AS (
 SELECT one FROM forced{restore:1}",
 );
 
+/// Replaces the stored forms of a sealed record, if it is live and has the token and the state that
+/// was read. Judged on the locked, latest version. While a record is sealed, no other statement
+/// changes its result: a retry of a failure has another token, a deletion another state. No indexed
+/// column changes.
+pub(crate) const REWRITE: &str = concat!(
+    "WITH ",
+    bounded_clock!(),
+    ",
+rewritten AS (
+    UPDATE {table} AS r SET result = {result}, metadata = {metadata}
+    FROM clock
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
+        AND r.state = {seen} AND r.expires_at > clock.now
+    RETURNING 1
+)
+SELECT 1 FROM rewritten{restore:1}",
+);
+
 /// One row comes back when the claim was held; ownership is checked on the locked row, as by a
 /// renewal.
 ///

@@ -11,7 +11,9 @@ mod watermarks;
 
 pub(crate) use schema::migrate_as_child;
 
-use idem_conformance::{Case, CaseFuture, Context};
+use idem_conformance::{Case, CaseError, CaseFuture, CaseResult, Context};
+
+use crate::support::PostgresHarness;
 
 /// All cases of this crate.
 pub(crate) const ALL: &[Case] = &[
@@ -26,6 +28,7 @@ pub(crate) const ALL: &[Case] = &[
     schema::A_LATER_SCHEMA_IS_REFUSED,
     schema::AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE,
     schema::FOUR_PRIVILEGES_ARE_ENOUGH,
+    schema::A_TABLE_THAT_CITUS_DISTRIBUTES_IS_REFUSED,
     defaults::A_CLAIM_UNDER_SERIALIZABLE_IS_REPEATED_INSIDE,
     defaults::A_DEFAULT_THAT_ONLY_READS_IS_NAMED,
     defaults::A_SESSION_THAT_THE_SERVER_ENDS_FOR_IDLING_IS_REPLACED,
@@ -67,4 +70,9 @@ const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseF
         needs: &[],
         run,
     }
+}
+
+/// Returns the server itself, past a pooler.
+fn direct() -> CaseResult<PostgresHarness> {
+    PostgresHarness::direct().map_err(|missing| CaseError::new(missing.to_string()))
 }

@@ -1,10 +1,12 @@
 //! Migration, names and privileges.
 
 use idem_conformance::{Case, CaseResult, Context, migration};
-use idem_core::{Advance, BatchStore, BoxError, IdempotencyStore, Response, WatermarkStore};
+use idem_core::{
+    Advance, BatchStore, BoxError, ErrorKind, IdempotencyStore, Response, WatermarkStore,
+};
 use idem_postgres::{Config, PostgresStore, schema_sql};
 
-use super::case;
+use super::{case, direct};
 use crate::support::{self, PostgresHarness};
 
 pub(super) const SIXTEEN_PROCESSES_MIGRATE_AT_ONCE: Case =
@@ -34,6 +36,10 @@ pub(super) const AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE: Case = cas
 pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_are_enough", |cx| {
     Box::pin(four_privileges_are_enough(cx))
 });
+pub(super) const A_TABLE_THAT_CITUS_DISTRIBUTES_IS_REFUSED: Case =
+    case(11, "a_table_that_citus_distributes_is_refused", |cx| {
+        Box::pin(a_table_that_citus_distributes_is_refused(cx))
+    });
 
 /// Migrates, if this is a child process that was started for that. Its job names the backend and the
 /// schema.
@@ -203,4 +209,26 @@ async fn as_role(cx: &Context, harness: &PostgresHarness, role: &str) -> CaseRes
     migration::every_operation(cx, &store).await?;
     store.pool().close().await;
     Ok(())
+}
+
+/// No package brings Citus, so a table with the name of its catalogue's stands for it.
+async fn a_table_that_citus_distributes_is_refused(cx: &Context) -> CaseResult {
+    let (harness, namespace) = (support::harness(cx)?, cx.namespace());
+    // A pooler takes no settings.
+    let store = direct()?
+        .store_under("search_path", namespace, namespace)
+        .await?;
+    let catalogue = format!("\"{namespace}\".pg_dist_partition");
+    let create = format!("CREATE TABLE {catalogue} (logicalrelid regclass)");
+    harness.execute(create).await?;
+    store.verify().await?;
+    let table = format!("\"{namespace}\".\"idem_records_watermarks\"");
+    let insert = format!("INSERT INTO {catalogue} VALUES ('{table}')");
+    harness.execute(insert).await?;
+    let error = store.verify().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    let cure = format!("undistribute_table('{table}')");
+    assert!(error.to_string().contains(&cure), "{error}");
+    harness.execute(format!("DROP TABLE {catalogue}")).await?;
+    Ok(store.verify().await?)
 }

@@ -14,8 +14,8 @@ use sqlx::postgres::{PgConnection, PgListener};
 use sqlx::{Connection, Row};
 use tokio::task::JoinSet;
 
-use super::case;
-use crate::support::{self, PostgresHarness};
+use super::{case, direct};
+use crate::support;
 
 pub(super) const A_LISTENER_IS_TOLD_OF_EVERY_END: Case =
     case(2, "a_listener_is_told_of_every_end", |cx| {
@@ -56,10 +56,6 @@ async fn notifying_store(cx: &Context, notifications: Notifications) -> CaseResu
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let config = store.config().clone().with_notifications(notifications);
     Ok(PostgresStore::with_config(store.pool().clone(), config))
-}
-
-fn direct() -> CaseResult<PostgresHarness> {
-    PostgresHarness::direct().map_err(|missing| CaseError::new(missing.to_string()))
 }
 
 /// Creates a notifier past the pooler, whose connection has the name of the case's namespace.

@@ -23,13 +23,18 @@ fn profile() -> Profile {
 }
 
 /// Returns the same with the promises of a server without hostile defaults.
-fn served() -> Profile {
+pub(crate) fn served() -> Profile {
     profile()
         .shared_between_processes()
         .durable()
         .password()
         .server_clock()
         .network()
+}
+
+/// Creates the adapter of the server itself.
+pub(crate) fn adapter() -> Result<Postgres, Missing> {
+    Ok(PostgresHarness::direct()?.0)
 }
 
 /// Creates the target for the server itself.

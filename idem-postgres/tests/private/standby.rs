@@ -1,0 +1,133 @@
+//! Commits that wait for a synchronous standby, and answers that rest on them.
+
+use std::time::Duration;
+
+use idem_core::{
+    Advance, AttemptId, BatchStore, BoxError, ClaimRequest, ErrorKind, Fingerprint,
+    IdempotencyStore, Response, WatermarkStore,
+};
+use idem_postgres::{Config, PostgresStore, Replays};
+use idem_servers::{Options, start_private};
+use sqlx::{Connection, PgConnection};
+use tokio::runtime::Runtime;
+
+use crate::{HOUR, request};
+
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+/// The standby does not exist, so nothing that waits for it is answered. The default store answers
+/// from what the server has committed.
+pub(crate) fn answers_wait(runtime: &Runtime) -> Result<(), BoxError> {
+    let options = Options::new().with_setting("synchronous_commit", "remote_apply");
+    let server = start_private("postgres", &options)?;
+    runtime.block_on(async {
+        let short = Config::new().with_timeout(Duration::from_millis(500));
+        let replicated = short.clone().with_replays(Replays::Replicated);
+        let plain = PostgresStore::connect(server.url(), Config::new()).await?;
+        plain.migrate().await?;
+        let (done, held) = (request("done"), request("held"));
+        let (result, other) = (Response::new(200, "done"), Response::new(200, "other"));
+        let claim = plain.claim(&done).await?.acquired().ok_or("fresh")?;
+        plain.complete(&claim, &result, HOUR).await?;
+        let _held = plain.claim(&held).await?.acquired().ok_or("fresh")?;
+        plain.advance(done.key(), 7, HOUR).await?;
+        let again = done.clone().with_attempt(AttemptId::random());
+        let stranger = ClaimRequest::new(done.key().clone(), Fingerprint::raw("another"));
+        for batching in [true, false] {
+            let config = replicated.clone().with_batching(batching);
+            let store = PostgresStore::connect(server.url(), config).await?;
+            let check = async |waits: bool| -> Result<(), BoxError> {
+                let waited = |what: &str, answer: idem_core::Result<bool>| match answer {
+                    Ok(is_right) => assert!(!waits && is_right, "{what} was answered: {is_right}"),
+                    Err(error) => {
+                        assert!(waits, "{what}: {error}");
+                        assert_eq!(error.kind(), ErrorKind::Unavailable, "{what}: {error}");
+                    }
+                };
+                let claimed = store.claim(&again).await;
+                waited(
+                    "a replay",
+                    claimed.map(|outcome| outcome.name() == "completed"),
+                );
+                let claimed = store.claim(&stranger).await;
+                waited(
+                    "a conflict",
+                    claimed.map(|outcome| outcome.name() == "conflict"),
+                );
+                for claimed in store.claim_many(std::slice::from_ref(&again)).await {
+                    waited(
+                        "a batch",
+                        claimed.map(|outcome| outcome.name() == "completed"),
+                    );
+                }
+                let record = store.get(done.key()).await;
+                waited("a read", record.map(|record| record.is_some()));
+                let completed = store.complete(&claim, &result, HOUR).await;
+                waited("a repeated completion", completed.map(|()| true));
+                let sealed = store.complete(&claim, &other, HOUR).await;
+                let sealed = sealed.map(|()| false).or_else(|error| match error.kind() {
+                    ErrorKind::AlreadySealed => Ok(true),
+                    _ => Err(error),
+                });
+                waited("another completion", sealed);
+                let stale = store.advance(done.key(), 6, HOUR).await;
+                waited("a stale version", stale.map(|advance| advance.is_stale()));
+                let repeated = store.advance(done.key(), 7, HOUR).await;
+                waited(
+                    "a version",
+                    repeated.map(|advance| advance == Advance::Unchanged),
+                );
+                // Nobody acts on that for good.
+                let in_flight = request("held").with_attempt(AttemptId::random());
+                assert_eq!(store.claim(&in_flight).await?.name(), "in_flight");
+                Ok(())
+            };
+            check(false).await?;
+            let mut admin = PgConnection::connect(server.url()).await?;
+            let waiting = tokio::spawn(first_wait(server.url().to_owned()));
+            set_standby(&mut admin, "nobody").await?;
+            waiting.await??;
+            check(true).await?;
+            assert_eq!(plain.claim(&again).await?.name(), "completed", "at once");
+            set_standby(&mut admin, "").await?;
+            check(false).await?;
+        }
+        Ok(())
+    })
+}
+
+async fn set_standby(admin: &mut PgConnection, name: &str) -> Result<(), BoxError> {
+    let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(set))
+        .execute(&mut *admin)
+        .await?;
+    sqlx::raw_sql("SELECT pg_reload_conf()")
+        .execute(admin)
+        .await?;
+    Ok(())
+}
+
+/// Commits again and again, until a commit waits.
+async fn first_wait(url: String) -> Result<(), BoxError> {
+    let mut watch = PgConnection::connect(&url).await?;
+    let mut writer = PgConnection::connect(&url).await?;
+    let committing = tokio::spawn(async move {
+        loop {
+            sqlx::query("SELECT pg_logical_emit_message(true, 'test', 'x')")
+                .execute(&mut writer)
+                .await?;
+        }
+        #[expect(unreachable_code)]
+        Ok::<_, sqlx::Error>(())
+    });
+    loop {
+        let count: i64 = sqlx::query_scalar(WAITING).fetch_one(&mut watch).await?;
+        if count > 0 {
+            committing.abort();
+            return Ok(());
+        }
+        if committing.is_finished() {
+            return Err("a commit failed".into());
+        }
+    }
+}
