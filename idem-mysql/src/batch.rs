@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use idem_core::backend::{LockedKeys, TryTurn, Turn};
+use idem_core::backend::{LockedKeys, StoredRecord, TryTurn, Turn};
 use idem_core::{ClaimOutcome, Error, Key, Result};
 use idem_sql::batch::{Batches, CheckedFinish, Item as _, RoundLimits};
 use idem_sql::claim::ClaimParams;
@@ -92,13 +92,24 @@ impl Batches for Operations {
 
     /// Sends one statement for the items whose turn is free. Marks them where the statement
     /// certainly ended all their claims; when one is locked, nothing has happened.
+    ///
+    /// Where one claim was lost, the others have ended, and are sent again. A completion finds its
+    /// result then. A release or a failure may find that another caller has the key already, or that
+    /// the record was deleted, and would be answered with `ClaimLost` although it took effect. So
+    /// would a result that expires before it is sent again. All three are sent alone.
     async fn finish_round(
         &self,
         session: &mut Self::Session<'_>,
         all: &[CheckedFinish<'_>],
     ) -> Result<Vec<bool>> {
         let mut finished = vec![false; all.len()];
-        let positions: Vec<_> = (0..all.len()).collect();
+        // Twice, because the server's clock counts the retention, and this machine's the timeout.
+        let operation = i64::try_from(2 * self.config.timeout().as_micros()).unwrap_or(i64::MAX);
+        let stays = |at: &usize| {
+            let result = &all[*at].result;
+            result.state() == StoredRecord::COMPLETED && result.retention() > operation
+        };
+        let positions: Vec<_> = (0..all.len()).filter(stays).collect();
         let (which, _turns) = self.free_turns(&positions, |at| all[at].key());
         if which.is_empty() {
             return Ok(finished);

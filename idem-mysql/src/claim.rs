@@ -303,7 +303,11 @@ impl Operations {
             .with(Parameter::Token, token.as_i64())
             .with(Parameter::Result, &failure[..]);
         let statement = sql.abandon.with(&values)?;
-        permit.settle(key, session.write(&statement).await)?;
+        let failed = permit.settle(key, session.write(&statement).await)?;
+        if failed == 0 {
+            // Its holder came first, or another caller.
+            return Ok(Met::Written);
+        }
         let row = self.lookup(session, params, true).await?;
         let columns = row.as_ref().map(Columns::of).transpose()?;
         match columns {

@@ -81,9 +81,11 @@ const CODES: Codes<u16> = error_codes! {
     ] =>
         "the server shuts down, or it, a proxy or a person ended the connection or the statement \
          (1053, 1152, 1158 to 1161, 1317, 1927, 3032, 3169)";
-    // 3100: a hook of group replication failed around the commit.
-    Unavailable Unknown [1180, 1181, 3100] =>
-        "the server failed to commit or to roll back (1180, 1181, 3100)";
+    // 1598: the binary log cannot be written. The server stops, and recovery commits what the log
+    // has, or goes on without the log. 3100: a hook of group replication failed around the commit.
+    Unavailable Unknown [1180, 1181, 1598, 3100] =>
+        "the server failed to commit or to roll back (1180, 1181, 3100), or to write its binary log \
+         (1598)";
     // The engine may have met the error anywhere, a commit included.
     Unavailable Unknown [
         3, 5, 1015, 1016, 1021, 1023, 1026, 1030, 1037, 1038, 1114, 1197, 1206, 1878, 3170,
@@ -125,9 +127,9 @@ const CODES: Codes<u16> = error_codes! {
     Misconfigured None [1210, 1243] =>
         "a prepared statement is gone or another one (1210, 1243): a pooler changed the server \
          under the connection and does not follow prepared statements";
-    Misconfigured None [1286, 1598, 1662, 1663, 1665, 1666, 3098] =>
-        "the server cannot write to InnoDB as it is set up (1286, 1598, 1665, 3098); READ \
-         COMMITTED needs binlog_format ROW or MIXED";
+    Misconfigured None [1286, 1662, 1663, 1665, 1666, 3098] =>
+        "the server cannot write to InnoDB as it is set up (1286, 1665, 3098); READ COMMITTED needs \
+         binlog_format ROW or MIXED";
     Misconfigured None [1064, 1149, 1235, 1295] =>
         "the server does not know a statement (1064, 1149, 1235, 1295); MySQL 8.0 or MariaDB 10.6 \
          and later is needed";
@@ -175,7 +177,7 @@ mod tests {
                 Unavailable,
                 Unknown,
             ),
-            (&[1180, 1181, 3100], Unavailable, Unknown),
+            (&[1180, 1181, 1598, 3100], Unavailable, Unknown),
             (
                 &[1015, 1021, 1030, 1037, 1038, 1114, 1206],
                 Unavailable,

@@ -3,23 +3,28 @@
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
+use idem_core::backend::Meaning;
 use idem_core::{Error, ErrorKind};
 use idem_sql::sqlx::driver_meaning;
 use sqlx::Error as SqlxError;
-use sqlx::mysql::MySqlDatabaseError;
 
 use crate::codes::{DEADLOCK, LOCK_WAIT, NO_WAIT, NOT_NULL, RECORD_CHANGED, meaning};
+use crate::drivers::number;
 
 /// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
-    let meaning = match &error {
-        SqlxError::Database(_) => meaning(number(&error).unwrap_or(0)),
+    sent.error(meaning_of(&error), error)
+}
+
+/// Returns the meaning of a driver error for a statement that writes.
+pub(crate) fn meaning_of(error: &SqlxError) -> Meaning {
+    match error {
+        SqlxError::Database(_) => meaning(number(error).unwrap_or(0)),
         error => driver_meaning(
             error,
             "the TLS connection failed; check `ssl-mode`, `ssl-ca` and the server's certificate",
         ),
-    };
-    sent.error(meaning, error)
+    }
 }
 
 /// Converts the error of an answer that cannot be read.
@@ -46,7 +51,7 @@ impl LostRace {
 }
 
 /// Returns which race the statement has lost, if any.
-pub(crate) fn lost_race(error: &SqlxError) -> Option<LostRace> {
+pub(crate) fn lost_race(error: &(dyn StdError + 'static)) -> Option<LostRace> {
     match number(error)? {
         DEADLOCK | RECORD_CHANGED => Some(LostRace::Deadlock),
         LOCK_WAIT => Some(LostRace::LockWait),
@@ -55,34 +60,29 @@ pub(crate) fn lost_race(error: &SqlxError) -> Option<LostRace> {
     }
 }
 
-fn number(error: &SqlxError) -> Option<u16> {
-    let database = error.as_database_error()?;
-    Some(database.try_downcast_ref::<MySqlDatabaseError>()?.number())
-}
-
-fn driver(error: &Error) -> Option<&SqlxError> {
-    StdError::source(error)?.downcast_ref()
+/// Returns the same for an error of the store.
+pub(crate) fn lost_race_of(error: &Error) -> Option<LostRace> {
+    lost_race(StdError::source(error)?)
 }
 
 /// Returns whether a statement has met another transaction's lock.
 pub(crate) fn is_locked(error: &Error) -> bool {
-    let race = driver(error).and_then(lost_race);
-    race.is_some_and(LostRace::is_lock)
+    lost_race_of(error).is_some_and(LostRace::is_lock)
 }
 
 /// Returns whether a column refused NULL.
 pub(crate) fn is_null_refused(error: &Error) -> bool {
-    driver(error).and_then(number) == Some(NOT_NULL)
+    StdError::source(error).and_then(number) == Some(NOT_NULL)
 }
 
-/// Returns whether to roll the whole transaction back and repeat it. This error, or one of its
-/// sources, is a lost race: a deadlock or a failed certification (1213), a lock of another
-/// transaction (1205, 3572), a row that changed under a snapshot (1020), and rarer ones (1062 on a
-/// record, 1412, 1614, 1615).
+/// Returns whether to roll the whole transaction back and repeat it. This error, of the store or of
+/// any [driver](crate::CallerTransaction), or one of its sources, is a lost race: a deadlock or a
+/// failed certification (1213), a lock of another transaction (1205, 3572), a row that changed under
+/// a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {
-        let error = error.downcast_ref::<SqlxError>()?;
+        number(error)?;
         Some(lost_race(error).is_some())
     })
 }

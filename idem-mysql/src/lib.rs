@@ -6,6 +6,7 @@ mod claim;
 mod codes;
 mod config;
 mod counters;
+mod drivers;
 mod error;
 mod executor;
 mod gate;
@@ -26,6 +27,7 @@ mod tx;
 
 pub use config::Config;
 pub use counters::Contention;
+pub use drivers::CallerTransaction;
 pub use error::is_transaction_retryable;
 pub use idem_sql::transactions::Isolation;
 pub use schema::{SCHEMA_VERSION, schema_sql};
@@ -33,5 +35,11 @@ pub use store::MySqlStore;
 pub use transaction::Transaction;
 pub use transaction_retry::{TransactionRetry, Transactions};
 
+#[cfg(feature = "diesel-async")]
+pub use diesel_async;
 pub use idem_core;
+#[cfg(feature = "mysql_async")]
+pub use mysql_async;
+#[cfg(feature = "sea-orm")]
+pub use sea_orm;
 pub use sqlx;

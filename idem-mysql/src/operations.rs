@@ -6,7 +6,7 @@ use idem_core::backend::{DuplicateEstimator, LockedKeys};
 use idem_core::{Advance, Claim, Key, Limits, Record, Result};
 use idem_sql::cells::{self, Row};
 use idem_sql::operations::{self, Read, Write};
-use idem_sql::parameters::Values;
+use idem_sql::parameters::{Parameter, Value, Values};
 use idem_sql::step::{Step, not_advanced};
 
 use crate::config::Config;
@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::error::Access;
 use crate::row::Columns;
 use crate::server::{Facts, Server};
-use crate::session::Session;
+use crate::session::{MAX_RACES, Session};
 use crate::statements::{Dialect, Statements};
 
 /// The state that all operations need beside a session.
@@ -83,8 +83,8 @@ impl operations::Operations for Operations {
     }
 
     /// The statements return no rows, except that a renewal reads its lease afterwards. A checkpoint
-    /// that changes nothing, because it is stored already, counts as written where the claim still
-    /// holds the record.
+    /// that changes nothing counts as written where the claim holds the record and it is stored
+    /// already.
     async fn write(
         &self,
         session: &mut Self::Session<'_>,
@@ -94,18 +94,32 @@ impl operations::Operations for Operations {
     ) -> Result<Option<Row>> {
         let sql = self.sql(session).await?;
         let statement = sql.to_write(what).with(values)?;
-        let is_written = self.write_locked(session, key, &statement).await? > 0;
+        let mut is_written = self.write_locked(session, key, &statement).await? > 0;
         let written: Row = Box::new(());
+        if what == Write::Checkpoint {
+            let mut races = 0;
+            while !is_written && races < MAX_RACES {
+                let held = self
+                    .read(session, key, Read::LastCheckpoint, values)
+                    .await?;
+                let Some(held) = held else {
+                    return Ok(None);
+                };
+                if is_checkpoint(&held, values)? {
+                    return Ok(Some(written));
+                }
+                // The claim was not held when the statement ran: the server's clock has gone back
+                // since, or this node has received the claim since. Or another was stored since.
+                is_written = self.write_locked(session, key, &statement).await? > 0;
+                races += 1;
+            }
+        }
         match what {
             Write::Renew if is_written => {
                 let rows = session
                     .rows(&sql.lease.with(values)?, Access::Write)
                     .await?;
                 Ok(rows.into_iter().next())
-            }
-            Write::Checkpoint if !is_written => {
-                let held = self.read(session, key, Read::LastCheckpoint, values);
-                Ok(held.await?.map(|_| written))
             }
             _ => Ok(is_written.then_some(written)),
         }
@@ -197,6 +211,13 @@ impl operations::Operations for Operations {
     }
 }
 
+/// Returns whether the row of [`Read::LastCheckpoint`] is the checkpoint of the values.
+fn is_checkpoint(row: &Row, values: &Values<'_>) -> Result<bool> {
+    let stored = cells::Columns::of(row).optional_bytes(0)?;
+    let sent = values.of(&[Parameter::Result])?;
+    Ok(matches!(&sent[..], [Value::Bytes(sent)] if stored == Some(&**sent)))
+}
+
 /// A mark, as the store read it.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
@@ -211,5 +232,144 @@ impl Mark {
             version: row.number(0)?.cast_unsigned(),
             is_live: row.number(1)? != 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use idem_core::{AttemptId, Checkpoint, ErrorKind, FencingToken, Timestamp, async_trait};
+    use idem_sql::cells::{Cells, unexpected};
+    use idem_sql::executor::{Answer, BoundStatement, Executor};
+    use idem_sql::operations::Operations as _;
+
+    use super::*;
+    use crate::drivers::BoxExecutor;
+    use crate::drivers::connected::Connected;
+
+    /// A server that has the next of these checkpoints in the claim's record whenever a statement
+    /// comes, or no record that is live. No real one can be told to set its clock back just then.
+    #[derive(Debug)]
+    struct Scripted {
+        moments: VecDeque<Option<Vec<u8>>>,
+        stored: bool,
+    }
+
+    impl Connected for Scripted {
+        fn executor(&mut self) -> Result<BoxExecutor<'_>> {
+            Ok(Box::new(Statements(self)))
+        }
+    }
+
+    #[derive(Debug)]
+    struct Statements<'s>(&'s mut Scripted);
+
+    #[derive(Debug)]
+    struct Stored(Vec<u8>);
+
+    impl Cells for Stored {
+        fn width(&self) -> usize {
+            1
+        }
+
+        fn number(&self, index: usize) -> Result<Option<i64>> {
+            Err(unexpected(index))
+        }
+
+        fn bytes(&self, _: usize) -> Result<Option<&[u8]>> {
+            Ok(Some(&self.0))
+        }
+
+        fn text(&self, index: usize) -> Result<Option<&str>> {
+            Err(unexpected(index))
+        }
+    }
+
+    #[async_trait]
+    impl Executor for Statements<'_> {
+        type Error = idem_core::Error;
+
+        /// Without `CLIENT_FOUND_ROWS`: what is stored already does not count.
+        async fn run(&mut self, statement: &BoundStatement<'_>) -> Result<Answer> {
+            let moment = self.0.moments.pop_front().expect("another statement");
+            let mut answer = Answer::default();
+            if statement.text.contains(" SET result = ") {
+                let [Value::Bytes(sent), ..] = &statement.values[..] else {
+                    panic!("{statement:?}");
+                };
+                let changes = moment.is_some_and(|stored| stored[..] != sent[..]);
+                self.0.stored |= changes;
+                answer.affected = u64::from(changes);
+            } else if statement.text.starts_with("SELECT result ") {
+                answer
+                    .rows
+                    .extend(moment.map(|stored| -> Row { Box::new(Stored(stored)) }));
+            }
+            Ok(answer)
+        }
+    }
+
+    async fn checkpoint(moments: &[Option<&str>]) -> (Result<()>, bool) {
+        let config = Config::new();
+        let facts = Facts {
+            dialect: Dialect::MariaDb,
+            keeps_transaction: true,
+            locks_gaps: false,
+        };
+        let operations = Operations::new(config, Arc::new(OnceLock::from(facts)));
+        let encoded = |text: &str| {
+            let checkpoint = Checkpoint::new("step", text.to_owned()).unwrap();
+            checkpoint.encode(&operations.limits()).unwrap().to_vec()
+        };
+        let mut server = Scripted {
+            moments: moments.iter().map(|text| text.map(encoded)).collect(),
+            stored: false,
+        };
+        let key = Key::new("tenant", "operation", "id").unwrap();
+        let claim = Claim::new(
+            key,
+            FencingToken::from_i64(7),
+            AttemptId::random(),
+            1,
+            Timestamp::from_micros(0),
+            Timestamp::from_micros(1),
+        );
+        let new = Checkpoint::new("step", "new").unwrap();
+        let mut session = Session::in_transaction(&mut server, &operations.counters).unwrap();
+        let storing = operations.checkpoint(&mut session, &claim, &new);
+        // With every driver it is large.
+        let result = Box::pin(storing).await;
+        drop(session);
+        assert!(server.moments.is_empty(), "{server:?}");
+        (result, server.stored)
+    }
+
+    #[tokio::test]
+    async fn a_checkpoint_counts_as_stored_only_where_it_is() {
+        // UPDATE, and SELECT where it changes nothing.
+        let (result, stored) = checkpoint(&[Some("old")]).await;
+        assert!(result.is_ok() && stored);
+        let (result, stored) = checkpoint(&[Some("new"), Some("new")]).await;
+        assert!(result.is_ok() && !stored);
+        // The clock goes back after the UPDATE, to before the end of the record.
+        let (result, stored) = checkpoint(&[None, Some("old"), Some("old")]).await;
+        assert!(result.is_ok() && stored, "{result:?}");
+        // Another call of the same holder comes between.
+        let (result, stored) = checkpoint(&[Some("new"), Some("other"), Some("other")]).await;
+        assert!(result.is_ok() && stored, "{result:?}");
+        // UPDATE, SELECT, and what the record is instead.
+        let (result, stored) = checkpoint(&[None, None, None]).await;
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::ClaimLost);
+        assert!(!stored);
+        // A pooler that reads from a server behind shows the claim to every SELECT.
+        let mut behind = vec![None];
+        for _ in 0..MAX_RACES {
+            behind.extend([Some("old"), None]);
+        }
+        behind.push(None);
+        let (result, stored) = checkpoint(&behind).await;
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::ClaimLost);
+        assert!(!stored);
     }
 }

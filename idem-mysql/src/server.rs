@@ -44,6 +44,11 @@ pub(crate) const FACTS: &str = "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */,
                      CAST(/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ AS BINARY), \
                      CAST(@@innodb_rollback_on_timeout AS SIGNED)";
 
+/// Parts of the version of servers that speak MySQL's protocol and lock and isolate in another way
+/// (<https://vitess.io/docs/reference/compatibility/mysql-compatibility/>,
+/// <https://docs.pingcap.com/tidb/stable/mysql-compatibility/>).
+const FOREIGN: &[&str] = &["TiDB", "Vitess"];
+
 impl Server {
     /// Reads the facts.
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
@@ -87,6 +92,13 @@ impl Server {
 
     /// Refuses servers on which this crate, or these limits, do not work.
     pub(crate) fn check(&self, config: &Config) -> Result<()> {
+        let is_this = |product: &&&str| self.version.contains(**product);
+        if let Some(product) = FOREIGN.iter().find(is_this) {
+            return Err(misconfigured(format!(
+                "this is {product}, whose locks and isolation levels are not those that the statements \
+                 rely on; MySQL or MariaDB is needed"
+            )));
+        }
         let (product, needed) = match self.dialect {
             Dialect::MariaDb => ("MariaDB", (10, 6)),
             Dialect::MySql => ("MySQL", (8, 0)),
@@ -142,6 +154,16 @@ mod tests {
             max_packet: 16 << 20,
             isolation: "REPEATABLE-READ".to_owned(),
             rollback_on_timeout: false,
+        }
+    }
+
+    #[test]
+    fn a_server_that_only_speaks_the_protocol_is_refused() {
+        for version in ["8.0.11-TiDB-v8.5.0", "8.0.30-Vitess"] {
+            let foreign = server(Dialect::MySql, version);
+            let error = foreign.check(&Config::new()).unwrap_err().to_string();
+            let product = version.split('-').nth(1).unwrap();
+            assert!(error.contains(product), "{error}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::backend::MAX_LOCK_WAIT;
-use idem_core::{Error, Result};
+use idem_core::{Effect, Error, Result};
 use idem_sql::cells::Row;
 use idem_sql::executor::{Answer, BoundStatement, Executor};
 use idem_sql::sqlx::Connections;
@@ -13,7 +13,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::error::{Access, LostRace, classify, lost_race};
+use crate::drivers::{BoxExecutor, CallerTransaction, executor};
+use crate::error::{Access, LostRace, classify, lost_race, lost_race_of};
 use crate::executor::MySqlExecutor;
 use crate::held::Held;
 use crate::settings;
@@ -57,7 +58,7 @@ struct Races {
 enum ConnectionSource<'s> {
     Store(Stored<'s>),
     Transaction {
-        executor: Box<dyn Executor<Error = sqlx::Error> + 's>,
+        executor: BoxExecutor<'s>,
         /// Whether 1205 leaves the transaction unchanged.
         keeps: bool,
     },
@@ -89,17 +90,17 @@ impl<'s> Session<'s> {
     }
 
     pub(crate) fn in_transaction(
-        connection: &'s mut MySqlConnection,
+        transaction: &'s mut impl CallerTransaction,
         counters: &'s Counters,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             connections: ConnectionSource::Transaction {
-                executor: Box::new(MySqlExecutor(connection)),
+                executor: executor(transaction)?,
                 keeps: false,
             },
             counters,
             retry_timeout: RetryTimeout::Each(MAX_LOCK_WAIT),
-        }
+        })
     }
 
     /// Sets, for a transaction, whether 1205 comes at once and leaves it unchanged.
@@ -194,7 +195,7 @@ impl<'s> Session<'s> {
         match &mut self.connections {
             ConnectionSource::Store(stored) => stored.answer(statement, sent).await,
             ConnectionSource::Transaction { executor, .. } => {
-                executor.run(statement).await.map_err(Fault::Driver)
+                executor.run(statement).await.map_err(Fault::Caller)
             }
         }
     }
@@ -243,6 +244,7 @@ impl<'s> Session<'s> {
     fn counted(&self, fault: &Fault) -> Option<LostRace> {
         let race = match fault {
             Fault::Driver(error) => lost_race(error),
+            Fault::Caller(error) => lost_race_of(error),
             Fault::Answer(_) => None,
         };
         match race {
@@ -313,6 +315,8 @@ fn as_text(text: &'static str) -> BoundStatement<'static> {
 /// The origin of a failure: the driver or the server, or this crate.
 enum Fault {
     Driver(sqlx::Error),
+    /// The driver of the caller's transaction, or its server, classified as for a write.
+    Caller(Error),
     Answer(Error),
 }
 
@@ -320,7 +324,8 @@ impl Fault {
     fn into_error(self, sent: Access) -> Error {
         match self {
             Self::Driver(error) => classify(error, sent),
-            Self::Answer(error) => error,
+            Self::Caller(error) if sent == Access::Read => error.with_effect(Effect::None),
+            Self::Caller(error) | Self::Answer(error) => error,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Operations in a caller's transaction.
 
-use idem_core::Key;
-use sqlx::mysql::MySqlConnection;
+use idem_core::{Key, Result};
 
+use crate::drivers::CallerTransaction;
 use crate::session::Session;
 use crate::store::{BACKEND, MySqlStore};
 use crate::transaction_retry::MySqlTransactions;
@@ -21,9 +21,10 @@ idem_sql::store_in_transaction! {
     ///   renews or releases the claim outside of the transaction. The store remembers the key, so
     ///   most of them send nothing to the server. Keep such transactions short all the same.
     ///
-    /// The connection is that of an open transaction: [`Transaction`](crate::Transaction) or
-    /// `sqlx::MySqlTransaction`. Prefer the first: sqlx 0.9.0 hands a connection whose statement
-    /// was dropped half-way back to the pool, where it keeps the transaction open, and its locks.
+    /// The transaction is one of sqlx, [`Transaction`](crate::Transaction) or
+    /// `sqlx::MySqlTransaction`, or of another [driver](CallerTransaction). Prefer the first to
+    /// sqlx's own: sqlx 0.9.0 hands a connection whose statement was dropped half-way back to the
+    /// pool, where it keeps the transaction open, and its locks.
     ///
     /// For a lock that another transaction holds, these methods wait at most as long, and then
     /// return `Contention`. There are two exceptions on MySQL: a plain read under SERIALIZABLE, and
@@ -40,26 +41,33 @@ idem_sql::store_in_transaction! {
     ///
     /// The store remembers which operations are used in transactions, and reads their keys first:
     /// an insert would meet the lock of a transaction, where a read is answered at once.
-    MySqlStore, BACKEND, transaction: &mut MySqlConnection,
+    MySqlStore, BACKEND, transaction: &mut impl CallerTransaction,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`, and `Contention` after a deadlock or a lock that another transaction holds.",
     advance: "As for `advance`, and `Contention` after a deadlock or a lock that another transaction holds.",
-    record: |store, key| Ok(store.record_session(transaction, key)),
-    mark: |store, _source| Ok(store.session_in(transaction)),
+    record: |store, key| store.record_session(transaction, key),
+    mark: |store, _source| store.session_in(transaction),
 }
 
 idem_sql::store_admin! {
     MySqlStore, BACKEND, MySqlTransactions,
-    |store, transaction, _key| Ok(store.session_in(transaction)),
+    |store, transaction, _key| store.session_in(transaction),
 }
 
 impl MySqlStore {
-    fn record_session<'t>(&'t self, connection: &'t mut MySqlConnection, key: &Key) -> Session<'t> {
+    fn record_session<'t>(
+        &'t self,
+        transaction: &'t mut impl CallerTransaction,
+        key: &Key,
+    ) -> Result<Session<'t>> {
         self.operations.estimator.always_expect(key);
-        self.session_in(connection)
+        self.session_in(transaction)
     }
 
-    fn session_in<'t>(&'t self, connection: &'t mut MySqlConnection) -> Session<'t> {
-        Session::in_transaction(connection, &self.operations.counters)
+    fn session_in<'t>(
+        &'t self,
+        transaction: &'t mut impl CallerTransaction,
+    ) -> Result<Session<'t>> {
+        Session::in_transaction(transaction, &self.operations.counters)
     }
 }

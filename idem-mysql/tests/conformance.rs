@@ -1,15 +1,22 @@
 //! Runs the suite, and this crate's own cases, against MariaDB and MySQL; the suite there once more
 //! with claims that always insert before they read; against three nodes of a Galera cluster, a
 //! different one each time a store is opened; against one node, whose open transactions lock the
-//! keys that they have claimed; behind `Batched`; and with hostile settings of the sessions.
+//! keys that they have claimed; behind `Batched` and `Protected`; and with hostile settings of the sessions.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::{Batched, Target};
-use support::{hostile, target};
+use idem_conformance::{Batched, Protected, Target};
+use idem_stores::MySql;
+use idem_stores::callers::{Calls, DieselMySql, MySqlAsync, SeaOrmMySql, SqlxMySql, driven};
+use support::{adapter, hostile, profile, target};
+
+/// Creates the target of a driver, whose name begins with that of its server.
+fn driver(name: &'static str, calls: impl Calls<Base = MySql>) -> Target {
+    driven(name, calls, move || adapter(name), profile(name))
+}
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -33,7 +40,17 @@ fn main() -> ExitCode {
         Target::new("mariadb-one-lane", async || {
             target("mariadb").map(Batched::new)
         }),
+        Target::new("mariadb-protected", async || {
+            target("mariadb").map(Protected::new)
+        }),
         hostile("mariadb-hostile"),
         hostile("mysql-hostile"),
+        driver("mariadb-sqlx", SqlxMySql),
+        driver("mariadb-diesel-async", DieselMySql),
+        driver("mariadb-mysql-async", MySqlAsync),
+        driver("mariadb-sea-orm", SeaOrmMySql),
+        driver("mysql-diesel-async", DieselMySql),
+        driver("mysql-mysql-async", MySqlAsync),
+        driver("mysql-sea-orm", SeaOrmMySql),
     ])
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key,
-    Record, Response,
+    BoxError, ClaimOutcome, ClaimRequest, ErrorKind, Fingerprint, IdempotencyStore,
+    IdempotencyStoreExt, Key, Record, Response,
 };
 use idem_mysql::{Config, MySqlStore};
 use idem_servers::{Cluster, Options, start_private_cluster};
@@ -38,6 +38,10 @@ fn main() -> ExitCode {
         trial(
             "a_claim_of_one_node_is_completed_and_replayed_by_others",
             handed_on,
+        ),
+        trial(
+            "without_sync_wait_a_node_answers_from_before_another_nodes_commit",
+            lagging,
         ),
         trial(
             "purges_on_all_nodes_delete_each_record_once",
@@ -272,6 +276,43 @@ fn handed_on(runtime: &Runtime) -> Result<(), BoxError> {
             assert_eq!(record.response, response);
         }
         Ok(())
+    })
+}
+
+fn lagging(runtime: &Runtime) -> Result<(), BoxError> {
+    // A node applies a commit within a millisecond, so the calls follow each other at once.
+    const TRIES: usize = 5_000;
+    let cluster = start_private_cluster("galera", &Options::new())?;
+    runtime.block_on(async {
+        let stores = stores(&cluster, None).await?;
+        let (mut lost, mut stale) = (0, 0);
+        for number in 0..TRIES {
+            let [one, two, three] = [0, 1, 2].map(|place| &stores[(number + place) % NODES]);
+            let request = request(format!("key-{number}"));
+            let claim = one.claim(&request).await?.acquired().ok_or("a fresh key")?;
+            let response = Response::new(200, format!("answer {number}"));
+            match two.complete(&claim, &response, HOUR).await {
+                Err(error) if error.kind() == ErrorKind::ClaimLost => {
+                    lost += 1;
+                    // Where it was claimed it is held.
+                    one.complete(&claim, &response, HOUR).await?;
+                }
+                completed => completed?,
+            }
+            let again = ClaimRequest::new(request.key().clone(), *request.fingerprint());
+            match three.claim(&again).await? {
+                ClaimOutcome::Completed(record) => assert_eq!(record.response, response),
+                ClaimOutcome::InFlight(_) => stale += 1,
+                other => return Err(format!("{} instead of the winner", other.name()).into()),
+            }
+            if lost > 0 && stale > 0 {
+                return Ok(());
+            }
+        }
+        Err(
+            format!("of {TRIES} completions {lost} lost, of as many duplicates {stale} stale")
+                .into(),
+        )
     })
 }
 

@@ -59,6 +59,20 @@ WHERE ",
     "{free}"
 );
 
+/// Replaces the stored forms of a sealed record, if it is live and has the token and the state that
+/// was read. Judged on the locked, latest version. While a record is sealed, no other statement
+/// changes its result: a retry of a failure has another token, a deletion another state. No indexed
+/// column changes.
+///
+/// The same forms once more change nothing: without CLIENT_FOUND_ROWS the count is then 0.
+pub(crate) const REWRITE: &str = concat!(
+    "{brief}UPDATE {table} SET result = {result}, metadata = {metadata} WHERE ",
+    key!(),
+    " AND token = {token} AND state = {seen} AND expires_at > ",
+    now!(),
+    "{free}"
+);
+
 /// One row matches when the claim was held; ownership is judged on the locked, latest version. A
 /// takeover that waits for the lock finds the checkpoint in the row. This statement, if it waits
 /// for a takeover, finds another token.

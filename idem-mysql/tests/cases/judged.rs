@@ -143,6 +143,7 @@ async fn a_claim_fails_only_the_stale_record_that_it_saw(cx: &Context) -> CaseRe
         ("renewed", "in_flight"),
         ("acquired", "acquired"),
         ("failed again", "acquired"),
+        ("failed by its holder", "acquired"),
         ("failed and expired", "acquired"),
     ] {
         let key = cx.key(what);
@@ -154,6 +155,7 @@ async fn a_claim_fails_only_the_stale_record_that_it_saw(cx: &Context) -> CaseRe
         match what {
             "completed" => store.complete_in(tx, &late, &response, HOUR).await?,
             "renewed" => renew(cx, tx, &late).await?,
+            "failed by its holder" => fail(&store, tx, &late, HOUR).await?,
             "failed and expired" => fail(&store, tx, &late, cx.short()).await?,
             _ => {
                 let abandoned = store.claim_in(tx, &cx.request(&key)).await?;

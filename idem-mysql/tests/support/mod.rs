@@ -10,8 +10,9 @@ use sqlx::Row;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 
 /// Returns the promises of this target.
-fn profile(name: &str) -> Profile {
+pub(crate) fn profile(name: &str) -> Profile {
     let core = Profile::new().batch().checkpoints().watermarks().admin();
+    let core = core.with_claims_that_ask_again();
     if name.ends_with("-hostile") {
         return core.transactions().row_locks();
     }
@@ -27,6 +28,11 @@ fn profile(name: &str) -> Profile {
         "galera" => profile,
         _ => profile.transactions().row_locks(),
     }
+}
+
+/// Creates the adapter of the target of this name.
+pub(crate) fn adapter(name: &str) -> Result<MySql, Missing> {
+    Ok(MySqlHarness::of(name)?.0)
 }
 
 /// Creates the target of this name. Through a proxy, stores are on their own connections on MySQL,
