@@ -6,7 +6,7 @@ use idem_sql::batch::{CheckedFinish, Item as _};
 use idem_sql::claim::ClaimParams;
 use idem_sql::operations::Operations as _;
 
-use crate::executor::SqliteExecutor;
+use crate::drivers::on;
 use crate::operations::Operations;
 use crate::session::Session;
 
@@ -71,7 +71,7 @@ impl Operations {
         answers: &Answers<ClaimOutcome>,
     ) -> Result<Vec<Result<ClaimOutcome>>> {
         let mut open = session.begin().await?;
-        let mut session = Session::Transaction(Box::new(SqliteExecutor(open.connection()?)));
+        let mut session = Session::Transaction(on(open.connection()?));
         let mut claimed: Answers<_> = answers.iter().map(|_| None).collect();
         self.insert_many(&mut session, claims, &mut claimed).await?;
         for (position, params) in claims {
@@ -123,7 +123,7 @@ impl Operations {
         items: &[&CheckedFinish<'_>],
     ) -> Result<Vec<Result<()>>> {
         let mut open = session.begin().await?;
-        let mut session = Session::Transaction(Box::new(SqliteExecutor(open.connection()?)));
+        let mut session = Session::Transaction(on(open.connection()?));
         let mut finished = Vec::with_capacity(items.len());
         for item in items {
             let ended = self.finish(&mut session, item.claim, &item.result);

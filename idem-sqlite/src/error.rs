@@ -3,15 +3,22 @@
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
+use idem_core::backend::Meaning;
 use idem_core::{Effect, Error, ErrorKind};
 use sqlx::Error as SqlxError;
 
 use crate::codes::{by_code, is_lock};
+use crate::drivers::code;
 
 /// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
-    let meaning = match &error {
-        SqlxError::Database(database) => by_code(code(&**database)),
+    sent.error(meaning_of(&error), error)
+}
+
+/// Returns the meaning of a driver error for a statement that writes.
+pub(crate) fn meaning_of(error: &SqlxError) -> Meaning {
+    match error {
+        SqlxError::Database(_) => by_code(code(error).unwrap_or(-1)),
         SqlxError::Io(_) | SqlxError::WorkerCrashed => (
             ErrorKind::Unavailable,
             Effect::Unknown,
@@ -47,29 +54,16 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
             Effect::Unknown,
             "the driver failed; see the source",
         ),
-    };
-    sent.error(meaning, error)
+    }
 }
 
-/// Returns SQLite's extended result code; -1, which is none, where there is none.
-fn code(database: &(dyn sqlx::error::DatabaseError + 'static)) -> i32 {
-    database
-        .code()
-        .and_then(|code| code.parse().ok())
-        .unwrap_or(-1)
-}
-
-/// Returns whether to repeat the whole transaction: this error, or one of its sources, is
+/// Returns whether to repeat the whole transaction: this error, of the store or of any
+/// [driver](crate::CallerTransaction), or one of its sources, is
 /// [`Contention`](ErrorKind::Contention) of a store, or says that the database was locked
 /// (SQLITE_BUSY, SQLITE_LOCKED).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
-    idem_sql::transactions::is_retryable(error, |error| {
-        let SqlxError::Database(database) = error.downcast_ref()? else {
-            return None;
-        };
-        Some(is_lock(code(&**database)))
-    })
+    idem_sql::transactions::is_retryable(error, |error| code(error).map(is_lock))
 }
 
 #[cfg(test)]

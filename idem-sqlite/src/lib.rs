@@ -4,6 +4,7 @@ mod batch;
 mod batched_inserts;
 mod codes;
 mod config;
+mod drivers;
 mod error;
 mod executor;
 mod file;
@@ -22,10 +23,17 @@ mod wait;
 mod write;
 
 pub use config::Config;
+pub use drivers::CallerTransaction;
+#[cfg(feature = "rusqlite")]
+pub use drivers::RusqliteTransaction;
 pub use error::is_transaction_retryable;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::SqliteStore;
 pub use tx::{TransactionRetry, Transactions};
 
 pub use idem_core;
+#[cfg(feature = "rusqlite")]
+pub use rusqlite;
+#[cfg(feature = "sea-orm")]
+pub use sea_orm;
 pub use sqlx;

@@ -2,10 +2,11 @@
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use idem_sql::cells::Row;
-use idem_sql::executor::{BoundStatement, Executor};
+use idem_sql::executor::BoundStatement;
 
 use crate::config::Config;
-use crate::error::{Access, classify};
+use crate::drivers::BoxExecutor;
+use crate::error::Access;
 use crate::pools::Pools;
 use crate::transaction::WriteTransaction;
 
@@ -13,7 +14,7 @@ use crate::transaction::WriteTransaction;
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Store(&'s Pools, &'s Config),
-    Transaction(Box<dyn Executor<Error = sqlx::Error> + 's>),
+    Transaction(BoxExecutor<'s>),
 }
 
 impl Session<'_> {
@@ -40,7 +41,8 @@ impl Session<'_> {
             Self::Store(pools, config) => (pools, config),
             Self::Transaction(executor) => {
                 let answer = executor.run(&statement).await;
-                return Ok(answer.map_err(|error| classify(error, Access::Read))?.rows);
+                let answer = answer.map_err(|error| error.with_effect(Effect::None));
+                return Ok(answer?.rows);
             }
         };
         match tokio::time::timeout(config.timeout(), pools.read(&statement)).await {
@@ -54,8 +56,7 @@ impl Session<'_> {
         let (pools, config) = match self {
             Self::Store(pools, config) => (pools, config),
             Self::Transaction(executor) => {
-                let answer = executor.run(&statement).await;
-                return Ok(answer.map_err(|error| classify(error, Access::Write))?.rows);
+                return Ok(executor.run(&statement).await?.rows);
             }
         };
         let mut under_way = Access::Read;

@@ -7,8 +7,8 @@ use idem_core::backend::RetryPauses;
 use idem_sql::transactions::TransactionSource;
 use sqlx::{SqlitePool, SqliteTransaction};
 
+use crate::drivers::{CallerTransaction, executor};
 use crate::error::{Access, classify, is_transaction_retryable};
-use crate::executor::SqliteExecutor;
 use crate::file::DatabaseFile;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
@@ -30,10 +30,12 @@ idem_sql::store_in_transaction! {
     /// returns [`Contention`](idem_core::ErrorKind::Contention) after 500 ms at most. So keep the
     /// work out of the transaction, or claim outside.
     ///
+    /// The transaction is one of sqlx, or of another [driver](CallerTransaction).
+    ///
     /// Begin such a transaction with `BEGIN IMMEDIATE`, as [`Transactions`] does, on the same file.
     /// After [`Contention`](idem_core::ErrorKind::Contention) roll it back and repeat it as a
     /// whole, with the same key.
-    SqliteStore, BACKEND, transaction: &mut SqliteTransaction<'_>,
+    SqliteStore, BACKEND, transaction: &mut impl CallerTransaction,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`.",
     advance: "As for `advance`.",
@@ -48,9 +50,9 @@ idem_sql::store_admin! {
 
 impl SqliteStore {
     /// The caller commits, so the store cannot check the file afterwards: see `DatabaseFile`.
-    fn session_in<'t>(&self, transaction: &'t mut SqliteTransaction<'_>) -> Result<Session<'t>> {
+    fn session_in<'t>(&self, transaction: &'t mut impl CallerTransaction) -> Result<Session<'t>> {
         self.pools.file.before_write()?;
-        Ok(Session::Transaction(Box::new(SqliteExecutor(transaction))))
+        Ok(Session::Transaction(executor(transaction)?))
     }
 }
 

@@ -285,8 +285,8 @@ mod tests {
         }
     }
 
-    async fn until_a_caller_waits(store: &SqliteStore) {
-        let deadline = Instant::now() + MAX_LOCK_WAIT / 2;
+    async fn until_a_caller_waits(store: &SqliteStore, within: Duration) {
+        let deadline = Instant::now() + within;
         while store.pools.may_batch() {
             assert!(Instant::now() < deadline, "no caller waits for the lock");
             tokio::task::yield_now().await;
@@ -321,7 +321,7 @@ mod tests {
         let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let mut tasks = JoinSet::new();
         claim_all_the_time(&mut tasks, &store, 8);
-        until_a_caller_waits(&store).await;
+        until_a_caller_waits(&store, MAX_LOCK_WAIT / 2).await;
         lock.rollback().await.unwrap();
         until_shared(&store, 25).await;
         tasks.shutdown().await;
@@ -345,7 +345,7 @@ mod tests {
             }
         });
         claim_all_the_time(&mut tasks, &store, 16);
-        until_a_caller_waits(&store).await;
+        until_a_caller_waits(&store, Duration::from_secs(10)).await;
         until_shared(&store, 10).await;
         tasks.shutdown().await;
     }

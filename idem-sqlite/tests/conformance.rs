@@ -1,14 +1,15 @@
 //! Runs the suite, and this crate's own cases, against SQLite; the suite on files and connections
-//! with hostile settings, and behind `Batched`.
+//! with hostile settings, and behind `Batched` and `Protected`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::{Batched, Target};
+use idem_conformance::{Batched, Protected, Target};
 use idem_stores::Sqlite;
-use support::{Hostile, target};
+use idem_stores::callers::{Rusqlite, SeaOrmSqlite, SqlxSqlite, driven};
+use support::{Hostile, profile, target};
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -28,5 +29,11 @@ fn main() -> ExitCode {
         Target::new("sqlite-one-lane", async || {
             Ok(Batched::new(target("sqlite", Sqlite)))
         }),
+        Target::new("sqlite-protected", async || {
+            Ok(Protected::new(target("sqlite", Sqlite)))
+        }),
+        driven("sqlite-sqlx", SqlxSqlite, || Ok(Sqlite), profile()),
+        driven("sqlite-rusqlite", Rusqlite, || Ok(Sqlite), profile()),
+        driven("sqlite-sea-orm", SeaOrmSqlite, || Ok(Sqlite), profile()),
     ])
 }

@@ -44,6 +44,18 @@ WHERE ",
     " RETURNING 1",
 );
 
+/// Replaces the stored forms of a sealed record, if it is live and has the token and the state that
+/// was read. Judged under the write lock. While a record is sealed, no other statement
+/// changes its result: a retry of a failure has another token, a deletion another state. No indexed
+/// column changes.
+pub(crate) const REWRITE: &str = concat!(
+    "UPDATE {table} SET result = {result}, metadata = {metadata} WHERE ",
+    key!(),
+    " AND token = {token} AND state = {seen} AND expires_at > ",
+    now!(),
+    " RETURNING 1",
+);
+
 /// One row comes back when the claim was held: ownership is judged under the write lock, as by a
 /// renewal.
 pub(crate) const CHECKPOINT: &str = concat!(

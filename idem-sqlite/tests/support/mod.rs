@@ -10,16 +10,17 @@ use idem_stores::{Adapter, Sqlite, Suite};
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 
-/// Creates a target.
-pub(crate) fn target<A: Adapter>(name: &str, adapter: A) -> Suite<A> {
+/// Returns the promises of every target.
+pub(crate) fn profile() -> Profile {
     let profile = Profile::new().shared_between_processes().durable();
     let profile = profile.batch().checkpoints().watermarks().admin();
     let profile = profile.transactions().damage();
-    Suite::new(
-        name,
-        adapter,
-        profile.with_clock_tick(Duration::from_millis(1)),
-    )
+    profile.with_clock_tick(Duration::from_millis(1))
+}
+
+/// Creates a target.
+pub(crate) fn target<A: Adapter>(name: &str, adapter: A) -> Suite<A> {
+    Suite::new(name, adapter, profile())
 }
 
 /// Opens a store on the file in this folder.
