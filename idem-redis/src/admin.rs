@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::admin::{
-    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
+    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite, SummaryState,
 };
-use idem_core::backend::{FinalResult, ForcedSteps, LISTED_RESULT_BYTES, check, force};
+use idem_core::backend::check::{self, CheckedRewrite};
+use idem_core::backend::{FinalResult, ForcedSteps, LISTED_RESULT_BYTES, force};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key, RecordAdmin, Response, Result,
 };
@@ -229,6 +230,15 @@ impl Operations {
             .arg(self.channel_of(step.key()))
     }
 
+    fn rewrite(&self, rewrite: &Rewrite, checked: &CheckedRewrite) -> Call<'_> {
+        let call = self.scripts.rewrite.call(&self.record_key(rewrite.key()));
+        call.arg(rewrite.token().as_i64())
+            .arg(rewrite.state())
+            .arg(&checked.result[..])
+            .arg(checked.metadata.as_deref().unwrap_or_default())
+            .arg(self.config.grace_millis())
+    }
+
     /// Decodes the answer: whether the step was taken.
     fn forced(answer: &Value) -> Result<bool> {
         match answer {
@@ -304,6 +314,14 @@ impl RecordAdmin for RedisStore {
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         let forced = force(&mut Steps(self), step, &self.limits()).await;
         forced.map_err(at("force"))
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        let checked = check::rewrite(rewrite, &self.limits()).map_err(at("rewrite"))?;
+        let call = self.operations.rewrite(rewrite, &checked);
+        let rewritten = self.link.run(&call, Access::Write, is_done).await;
+        let rewritten = rewritten.and_then(|answer| Operations::forced(&answer));
+        rewritten.map_err(at("rewrite"))
     }
 }
 

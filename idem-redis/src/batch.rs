@@ -9,7 +9,7 @@ use redis::Value;
 
 use crate::ended::EndedClaim;
 use crate::error::Access;
-use crate::operations::{Operations, is_acquired, is_done};
+use crate::operations::{Operations, is_done, is_settled};
 use crate::script::Call;
 use crate::store::{BACKEND, RedisStore};
 
@@ -87,7 +87,7 @@ impl BatchStore for RedisStore {
                 (request, call)
             })
             .unzip();
-        let decided = self.run_valid(calls, is_acquired).await;
+        let decided = self.run_valid(calls, is_settled).await;
         let mut decided = open
             .into_iter()
             .zip(decided)

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::error::Access;
 use crate::fresh::FreshClaim;
-use crate::operations::{Operations, is_acquired};
+use crate::operations::{Operations, is_settled};
 use crate::reads::Read;
 use crate::record::Stored;
 use crate::shortcuts::Shortcuts;
@@ -99,8 +99,12 @@ impl RedisStore {
         }
     }
 
-    /// Returns the record's answer, if it decides the claim.
+    /// Returns the record's answer, if it decides the claim. Where replicas must have what an answer
+    /// rests on, only the script answers: `WAIT` needs a write.
     async fn lookup(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
+        if self.operations.config.replicas().is_some() {
+            return Ok(None);
+        }
         let keys = || vec![self.operations.record_key(request.key())];
         let read = self.shortcuts.reads.read(keys).await?;
         Ok(read.and_then(|read| answered(read, request)))
@@ -116,7 +120,7 @@ impl RedisStore {
         let call = self.operations.claim(request, checked);
         let link = &self.link;
         let answer = link
-            .run_until(deadline, &call, Access::Write, is_acquired)
+            .run_until(deadline, &call, Access::Write, is_settled)
             .await?;
         Operations::claimed(request, answer)
     }

@@ -43,6 +43,12 @@ impl Replicas {
     /// have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
     /// master has the write, and a repetition waits for the replicas again.
     ///
+    /// `WAIT` also precedes each answer that rests on a stored result: a replay, a conflict, a
+    /// result that was read, `AlreadySealed`, a stale version, the id of a posted nonce. It was
+    /// written by another caller, whose own `WAIT` may be under way or have failed. `WAIT` needs a
+    /// write of its own connection, so the script renews the expiry of the record as it is. A
+    /// replay is then two round trips and a write.
+    ///
     /// A failover then loses only writes that the promoted replica had not acknowledged: see
     /// <https://redis.io/docs/latest/commands/wait/>. With `count` the number of all replicas, an
     /// acknowledged write is on every node that can be promoted.

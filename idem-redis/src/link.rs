@@ -127,7 +127,8 @@ impl Link {
         Instant::now() + self.timeout
     }
 
-    /// Runs a script. `wrote` returns, from its answer, whether replicas must have a write.
+    /// Runs a script. `wrote` returns, from its answer, whether replicas must have a write, its own
+    /// or an earlier one of another caller.
     pub(crate) async fn run(
         &self,
         call: &Call<'_>,
@@ -152,7 +153,11 @@ impl Link {
                 false => self.ask(call, sent, &progress).await?,
             };
             if wrote(&value) {
-                self.replicated(&live, acknowledged).await?;
+                let replicated = self.replicated(&live, acknowledged).await;
+                replicated.map_err(|error| match sent {
+                    Access::Read => error.with_effect(Effect::None),
+                    Access::Write => error,
+                })?;
             }
             Ok(value)
         };

@@ -270,6 +270,11 @@ impl NonceWindow {
                 let id = String::from_utf8(id.to_vec());
                 let id =
                     id.map_err(|error| Error::corrupt("an id is not UTF-8").with_source(error))?;
+                let waits = self.store.config().replicas().is_some();
+                // Replicas may not have the id yet.
+                if waits && !self.take_again(key, &found).await? {
+                    return Ok(None);
+                }
                 Ok(Some(Begun::Posted(id)))
             }
             _ => Err(Error::corrupt("what stands under a nonce is none of ours")),
@@ -292,7 +297,7 @@ impl NonceWindow {
         Ok(answer == Value::Okay)
     }
 
-    /// Returns whether it is still this try's, on the replicas, too.
+    /// Returns whether it still has this value, on the replicas, too.
     async fn take_again(&self, key: &Key, mark: &[u8]) -> Result<bool> {
         let call = self.end.call(&self.name(key)).arg(mark).arg(mark).arg("");
         let answer = self.store.link.run(&call, Access::Write, is_one).await?;

@@ -92,6 +92,7 @@ impl Operations {
             .arg(checked.metadata.as_deref().unwrap_or_default())
             .arg(self.config.grace_millis())
             .arg(&self.abandoned[..])
+            .arg(Self::flag(self.config.replicas().is_some()))
             .dated()
     }
 
@@ -124,9 +125,13 @@ impl Operations {
             )));
         }
         match <[Value; 3]>::try_from(answer) {
-            Ok([Value::Int(0), Value::Int(now), Value::BulkString(record)]) => {
-                Stored::new(record, now).columns()?.loses(request)
-            }
+            Ok(
+                [
+                    Value::Int(0 | 2),
+                    Value::Int(now),
+                    Value::BulkString(record),
+                ],
+            ) => Stored::new(record, now).columns()?.loses(request),
             _ => Err(nonsense()),
         }
     }
@@ -186,7 +191,8 @@ impl Operations {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Call<'_> {
-        self.scripts.get.call(&self.record_key(key))
+        let call = self.scripts.get.call(&self.record_key(key));
+        call.arg(Self::flag(self.config.replicas().is_some()))
     }
 
     /// Decodes a read's answer.
@@ -194,7 +200,9 @@ impl Operations {
         if answer == Value::Nil {
             return Ok(None);
         }
-        match <[Value; 2]>::try_from(items(answer)?) {
+        let mut answer = items(answer)?;
+        answer.truncate(2);
+        match <[Value; 2]>::try_from(answer) {
             Ok([Value::Int(now), Value::BulkString(record)]) => {
                 Stored::new(record, now).columns()?.record().map(Some)
             }
@@ -203,14 +211,21 @@ impl Operations {
     }
 }
 
-/// Returns whether a claim's answer reports a write.
-pub(crate) fn is_acquired(answer: &Value) -> bool {
-    matches!(answer, Value::Array(items) if items.first() == Some(&Value::Int(1)))
+/// Returns whether a claim's answer reports a write, or rests on one that replicas may not have.
+pub(crate) fn is_settled(answer: &Value) -> bool {
+    matches!(answer, Value::Array(items)
+        if matches!(items.first(), Some(Value::Int(1 | 2))))
 }
 
-/// Returns whether the answer of a seal or release reports a write.
+/// Returns whether the answer of a seal or release reports a write, or rests on one that replicas
+/// may not have.
 pub(crate) fn is_done(answer: &Value) -> bool {
-    matches!(answer, Value::BulkString(word) if word == b"done")
+    matches!(answer, Value::BulkString(word) if word == b"done" || word == b"sealed")
+}
+
+/// Returns whether a read's answer rests on a write that replicas may not have.
+pub(crate) fn is_result(answer: &Value) -> bool {
+    matches!(answer, Value::Array(items) if items.len() == 3)
 }
 
 /// Returns whether a renewal's answer reports a write.

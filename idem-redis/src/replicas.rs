@@ -103,7 +103,7 @@ pub(crate) fn enough(wanted: Replicas, acknowledged: i64) -> Result<()> {
         ErrorKind::Unavailable,
         Effect::Unknown,
         format!(
-            "the master has the write, but only {acknowledged} of {} replicas had it within {} ms",
+            "the master has it, but only {acknowledged} of {} replicas had it within {} ms",
             wanted.count,
             wanted.within.as_millis()
         ),

@@ -4,7 +4,8 @@
 //!
 //! The clock is `TIME`, read inside the script. A script writes a record with one `SET … PXAT`, so
 //! that no record is half written or without an expiry. A duplicate is answered without a write:
-//! nothing goes to replicas or to the append-only file.
+//! nothing goes to replicas or to the append-only file. The exception is a store that waits for
+//! replicas, whose replays renew the record's expiry, so that `WAIT` has something to wait for.
 //!
 //! `SET … NX GET PX` alone is enough for a nonce, not for a claim. The fencing token and every
 //! instant must come from the server's clock, which a client's value cannot contain. Only the same
@@ -41,6 +42,7 @@ pub(crate) struct Scripts {
     pub(crate) advance: Script,
     pub(crate) peek: Script,
     pub(crate) force: Script,
+    pub(crate) rewrite: Script,
 }
 
 impl Scripts {
@@ -83,6 +85,7 @@ impl Scripts {
             advance: Script::new(include_str!("scripts/advance.lua")),
             peek: script!("scripts/layout.lua", "scripts/peek.lua"),
             force: script!("scripts/layout.lua", "scripts/force.lua"),
+            rewrite: script!("scripts/layout.lua", "scripts/rewrite.lua"),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::ended::EndedClaim;
 use crate::error::{Access, classify};
 use crate::hub::Hub;
 use crate::link::Link;
-use crate::operations::{Operations, is_done, is_something, nothing};
+use crate::operations::{Operations, is_done, is_result, is_something};
 use crate::script::Call;
 use crate::shortcuts::Shortcuts;
 
@@ -158,7 +158,7 @@ impl RedisStore {
 
     async fn read(&self, key: &Key) -> Result<Option<Record>> {
         let call = self.operations.get(key);
-        Operations::got(self.link.run(&call, Access::Read, nothing).await?)
+        Operations::got(self.link.run(&call, Access::Read, is_result).await?)
     }
 
     /// Seals or releases, in a batch with concurrent callers if there are enough.

@@ -64,10 +64,10 @@ impl Operations {
     }
 }
 
-/// Returns whether the answer of an advance reports a write. Where the mark is at the version
-/// already, replicas may still lack the caller's own write.
-fn is_at_version(answer: &Value) -> bool {
-    let word = |word: &[u8]| matches!(word, b"advanced" | b"unchanged");
+/// Returns whether the answer of an advance reports a write, or rests on one that replicas may not
+/// have: every answer that names a version does.
+fn rests_on_mark(answer: &Value) -> bool {
+    let word = |word: &[u8]| matches!(word, b"advanced" | b"unchanged" | b"stale");
     matches!(answer, Value::Array(items)
         if matches!(items.first(), Some(Value::BulkString(answer)) if word(answer)))
 }
@@ -88,15 +88,15 @@ fn unreadable() -> Error {
 }
 
 /// One script, one key, whose TTL is the retention: `SET … PX`, judged by the server's clock. Stale
-/// and unchanged write nothing, with one exception: where a write waits for replicas, an unchanged
-/// mark is written once more as it is.
+/// and unchanged write nothing, with one exception: where the store waits for replicas, the mark is
+/// written once more as it is. A read does not wait: it returns what the master has.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl WatermarkStore for RedisStore {
     async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
         let advance = async {
             let call = self.operations.advance(source, version, retention)?;
-            let answer = self.link.run(&call, Access::Write, is_at_version).await?;
+            let answer = self.link.run(&call, Access::Write, rests_on_mark).await?;
             Operations::advanced(answer)
         };
         advance.await.map_err(at("advance"))
@@ -143,8 +143,10 @@ mod tests {
     fn an_answer_that_makes_no_sense_is_corrupt() {
         let word = |word: &str| Value::BulkString(word.into());
         let one = Value::Array(vec![word("advanced")]);
-        assert!(is_at_version(&one));
+        assert!(rests_on_mark(&one));
         assert_eq!(Operations::advanced(one).unwrap(), Advance::Advanced);
+        let stale = Value::Array(vec![word("stale"), word(&format!("{:019}", 7))]);
+        assert!(rests_on_mark(&stale) && !rests_on_mark(&Value::Nil));
         for wrong in [
             Value::Nil,
             Value::Array(vec![]),
@@ -152,7 +154,6 @@ mod tests {
             Value::Array(vec![word("stale"), word("7")]),
             Value::Array(vec![word("garbage")]),
         ] {
-            assert!(!is_at_version(&wrong));
             let error = Operations::advanced(wrong).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
         }

@@ -1,12 +1,12 @@
 //! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster; and the
-//! suite behind `Batched`.
+//! suite behind `Batched` and `Protected`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::{Batched, Target};
+use idem_conformance::{Batched, Protected, Target};
 use support::target;
 
 fn main() -> ExitCode {
@@ -19,5 +19,8 @@ fn main() -> ExitCode {
         plain("valkey"),
         plain("redis-cluster"),
         Target::new("redis-one-lane", async || target("redis").map(Batched::new)),
+        Target::new("redis-protected", async || {
+            target("redis").map(Protected::new)
+        }),
     ])
 }

@@ -18,11 +18,11 @@ if not found or is_above(version, found) then
     redis.call('SET', key, version, 'PX', ARGV[2])
     return {'advanced'}
 end
-if found ~= version then
-    return {'stale', found}
-end
 if ARGV[3] == '1' then
     -- Nothing changes, but a caller that waits for replicas waits for a write of its own.
     redis.call('SET', key, found, 'KEEPTTL')
+end
+if found ~= version then
+    return {'stale', found}
 end
 return {'unchanged'}

@@ -3,13 +3,23 @@ local fingerprint, attempt = ARGV[1], ARGV[2]
 local token, attempts, created_at, checkpoint = now, 1, now, ''
 grace = tonumber(grace)
 local r = read(blob)
+
+-- An answer that the caller may act on for good: with replicas, they must have what it rests on.
+local function settled(told)
+    if ARGV[10] == '0' then
+        return {0, now, told}
+    end
+    again(key)
+    return {2, now, told}
+end
+
 if not r then
     return {0, now, blob}
 end
 token = math.max(r.token + 1, now)
 if r.state ~= RELEASED and r.expires_at > now then
     if r.fingerprint ~= fingerprint then
-        return {0, now, string.sub(blob, 1, HEADER_BYTES + r.metadata_bytes)}
+        return settled(string.sub(blob, 1, HEADER_BYTES + r.metadata_bytes))
     end
     created_at, attempts = r.created_at, r.attempts + 1
     if r.state == IN_FLIGHT and r.attempt == attempt then
@@ -17,10 +27,12 @@ if r.state ~= RELEASED and r.expires_at > now then
     elseif is_stale(r, now) then
         if r.fails_when_stale == 1 or ARGV[5] == '1' then
             abandon(key, r, blob, ARGV[9], now, grace)
-            return {0, now, redis.call('GET', key)}
+            return {2, now, redis.call('GET', key)}
         end
-    elseif r.state ~= FAILED or ARGV[6] == '0' then
+    elseif r.state == IN_FLIGHT then
         return {0, now, as_told(r, blob)}
+    elseif r.state ~= FAILED or ARGV[6] == '0' then
+        return settled(blob)
     end
     if r.state == IN_FLIGHT then
         checkpoint = body_of(r, blob)

@@ -49,3 +49,15 @@ local function abandon(key, r, blob, failure, now, grace)
     local metadata = metadata_of(r, blob)
     write(key, r, metadata, failure, grace)
 end
+
+-- Changes nothing, but is a write: WAIT waits only for writes of its own connection. So a caller that waits for replicas
+-- waits until they have the record as it is now, whoever wrote it. PEXPIRE is allowed when memory is short; it would
+-- delete a key that somebody has made persistent.
+local function again(key)
+    local left = redis.call('PTTL', key)
+    if left > 0 then
+        redis.call('PEXPIRE', key, left)
+    else
+        redis.call('SETRANGE', key, 0, string.char(VERSION))
+    end
+end

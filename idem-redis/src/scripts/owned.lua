@@ -7,8 +7,3 @@ local function owned(key)
     end
     return nil
 end
-
--- What was done before is done no second time, but a caller that waits for replicas waits for a write of its own.
-local function again(key)
-    redis.call('PEXPIRE', key, redis.call('PTTL', key))
-end

@@ -6,11 +6,11 @@ if not r or r.state == RELEASED or r.expires_at <= now then
     return 'lost'
 end
 if r.state ~= IN_FLIGHT then
-    if r.state ~= state or body_of(r, blob) ~= ARGV[4] then
-        return 'sealed'
-    end
     if ARGV[8] == '1' then
         again(key)
+    end
+    if r.state ~= state or body_of(r, blob) ~= ARGV[4] then
+        return 'sealed'
     end
     return 'done'
 end

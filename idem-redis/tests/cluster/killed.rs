@@ -1,11 +1,12 @@
 //! Masters that are killed and frozen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_conformance::history::{Answer, Call, Clock, Event, Op};
-use idem_conformance::oracle;
+use idem_conformance::history::{Calls, Head, Recorded, Recorder, Seen, VERSION};
+use idem_conformance::oracle::judge;
+use idem_conformance::search::Bounds;
+use idem_conformance::spec::Answer;
 use idem_core::{ClaimOutcome, IdempotencyStore, Record, Response};
 use idem_redis::{Config, RedisStore, Replicas};
 use idem_servers::{Cluster, Options, start_private_cluster};
@@ -29,31 +30,17 @@ fn strict() -> Config {
 
 struct Writer {
     number: u32,
-    store: RedisStore,
-    clock: Arc<Clock>,
-    history: Vec<Event>,
+    store: Recorded<RedisStore>,
+    /// The texts whose completion was acknowledged.
+    sealed: Vec<String>,
 }
 
 impl Writer {
-    fn record(&mut self, mut call: Call, invoked_ns: u64, answer: Answer) {
-        call.invoked_ns = invoked_ns;
-        let returned_ns = self.clock.now();
-        self.history.push(Event {
-            call,
-            answer,
-            returned_ns,
-        });
-    }
-
     /// Claims the key and completes it if the claim is its own; repeats the same after every error.
     async fn claim_and_complete(&mut self, id: &str) -> Outcome {
         let (request, started) = (request(id), Instant::now());
         let claim = loop {
-            let invoked = self.clock.now();
-            let outcome = self.store.claim(&request).await;
-            let call = Call::of_claim(self.number, &request);
-            self.record(call, invoked, Answer::to_claim(&outcome));
-            match outcome {
+            match self.store.claim(&request).await {
                 Ok(ClaimOutcome::Acquired(claim)) => break claim,
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_retryable() && started.elapsed() < MAX_WAIT => pause().await,
@@ -62,13 +49,12 @@ impl Writer {
         };
         let text = format!("{id} by {}", self.number);
         loop {
-            let invoked = self.clock.now();
             let response = Response::new(200, text.clone());
-            let done = self.store.complete(&claim, &response, HOUR).await;
-            let call = Call::of_holder(self.number, Op::Complete, &claim, HOUR);
-            self.record(call.with_sealed(&text), invoked, Answer::to_holder(&done));
-            match done {
-                Ok(()) => return Ok(()),
+            match self.store.complete(&claim, &response, HOUR).await {
+                Ok(()) => {
+                    self.sealed.push(text);
+                    return Ok(());
+                }
                 Err(error) if error.is_retryable() && started.elapsed() < MAX_WAIT => pause().await,
                 Err(error) => return Err(error.into()),
             }
@@ -80,11 +66,11 @@ async fn pause() {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-async fn write(mut writer: Writer) -> Outcome<Vec<Event>> {
+async fn write(mut writer: Writer) -> Outcome<Vec<String>> {
     for number in 0..KEYS {
         writer.claim_and_complete(&format!("{number}")).await?;
     }
-    Ok(writer.history)
+    Ok(writer.sealed)
 }
 
 async fn role(cluster: &Cluster, node: usize) -> String {
@@ -96,15 +82,23 @@ async fn role(cluster: &Cluster, node: usize) -> String {
 
 pub(crate) fn race(runtime: &Runtime) -> Outcome {
     let mut cluster = start_private_cluster("redis-cluster", &Options::new())?;
-    let (mut writers, clock) = (JoinSet::new(), Arc::new(Clock::start()));
+    let mut writers = JoinSet::new();
+    let folder = tempfile::tempdir()?;
+    let head = Head {
+        v: VERSION,
+        cell: "redis-cluster, one master killed".to_owned(),
+        seed: 0,
+        quantum: 1,
+        asks_again: false,
+        caches: false,
+    };
+    let recorder = Recorder::create(&folder.path().join("all.ndjson"), head)?;
     for number in 0..WRITERS {
         let store = runtime.block_on(store(&cluster, strict()))?;
-        let (clock, history) = (Arc::clone(&clock), Vec::new());
         let writer = Writer {
             number,
-            store,
-            clock,
-            history,
+            store: Recorded::new(store, recorder.clone()),
+            sealed: Vec::new(),
         };
         writers.spawn_on(write(writer), runtime.handle());
     }
@@ -118,39 +112,29 @@ pub(crate) fn race(runtime: &Runtime) -> Outcome {
     }))?;
     // Until it is back none of its keys can be acknowledged: they have no replica.
     cluster.restart(0)?;
-    let mut history = Vec::new();
+    let mut sealed = BTreeSet::new();
     runtime.block_on(async {
         while let Some(written) = writers.join_next().await {
-            history.extend(written??);
+            sealed.extend(written??);
         }
         Outcome::Ok(())
     })?;
-    let violations = oracle::judge(&history, Duration::from_micros(1));
-    assert!(
-        violations.is_empty(),
-        "{} of {}: {}",
-        violations.len(),
-        history.len(),
-        violations[0]
-    );
-    let unknown = history
-        .iter()
-        .filter(|event| event.answer.is_unknown())
-        .count();
-    println!("{} answers, {unknown} of them unknown", history.len());
+    let calls = Calls::read(folder.path())?;
+    let judgement = judge(&calls.history()?, Bounds::default());
+    assert!(judgement.is_accepted(), "{judgement}");
+    let is_unknown = |seen: &&Seen| {
+        let answer = seen.answer.as_ref().map(|answer| &answer.answer);
+        matches!(answer, None | Some(Answer::Unknown))
+    };
+    let unknown = calls.seen.iter().filter(is_unknown).count();
+    println!("{} answers, {unknown} of them unknown", calls.seen.len());
     let fresh = runtime.block_on(store(&cluster, Config::new()))?;
-    runtime.block_on(all_is_well(&cluster, &fresh, &history))
+    runtime.block_on(all_is_well(&cluster, &fresh, &sealed))
 }
 
 /// All acknowledged writes are there, everything works, and the node that was killed has become a
 /// replica.
-async fn all_is_well(cluster: &Cluster, store: &RedisStore, history: &[Event]) -> Outcome {
-    let done = |event: &&Event| event.call.op == Op::Complete && event.answer == Answer::Done;
-    let sealed: BTreeSet<_> = history
-        .iter()
-        .filter(done)
-        .map(|event| &event.call.sealed)
-        .collect();
+async fn all_is_well(cluster: &Cluster, store: &RedisStore, sealed: &BTreeSet<String>) -> Outcome {
     assert_eq!(sealed.len(), KEYS, "each key was completed by one");
     for number in 0..KEYS {
         let Some(Record::Completed(record)) = store.get(request(format!("{number}")).key()).await?

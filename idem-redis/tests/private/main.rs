@@ -68,6 +68,10 @@ const PAIRS: &[(&str, Test)] = &[
         replicas::lost,
     ),
     (
+        "a_master_that_is_cut_off_has_a_second_holder_and_loses_what_it_acknowledged",
+        replicas::split,
+    ),
+    (
         "a_failover_keeps_acknowledged_completions_with_wait",
         replicas::kept,
     ),

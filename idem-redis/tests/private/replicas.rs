@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use idem_core::{
-    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, Effect, Error, ErrorKind, Finish,
-    IdempotencyStore, Nonce, Record, Response, WatermarkStore,
+    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimRequest, Effect, Error,
+    ErrorKind, Fingerprint, Finish, IdempotencyStore, Nonce, Record, Response, WatermarkStore,
 };
 use idem_redis::redis::{self, Client};
 use idem_redis::{Config, Enforce, NonceError, NonceWindow, Posted, RedisStore, Replicas};
@@ -118,6 +118,39 @@ pub(crate) fn lost(runtime: &Runtime, _: &str) -> Outcome {
     })
 }
 
+/// The case that the README warns of: a master that is cut off goes on, beside the promoted replica.
+pub(crate) fn split(runtime: &Runtime, _: &str) -> Outcome {
+    let pair = Pair::start(runtime)?;
+    let (old, new) = (pair.master.url(), pair.replica.url());
+    runtime.block_on(async {
+        let store = RedisStore::connect(old, Config::new()).await?;
+        let careful = RedisStore::connect(old, waiting()).await?;
+        query::<()>(new, "REPLICAOF NO ONE").await?;
+        let promoted = RedisStore::connect(new, Config::new()).await?;
+        let here = store.claim(&request("both")).await?;
+        let here = here.acquired().ok_or("a fresh key")?;
+        let there = promoted.claim(&request("both")).await?;
+        let there = there.acquired().ok_or("a second holder")?;
+        let response = Response::new(200, "here");
+        store.complete(&here, &response, HOUR).await?;
+
+        let error = careful.claim(&request("careful")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+        query::<()>(old, "CONFIG SET min-replicas-to-write 1").await?;
+        let error = store.claim(&request("refused")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.effect(), Effect::None, "{error}");
+
+        // The cut is over.
+        follow(old, new).await?;
+        let lost = promoted.complete(&here, &response, HOUR).await;
+        assert!(lost.is_err_and(|error| error.is_claim_lost()));
+        promoted.complete(&there, &response, HOUR).await?;
+        Ok(())
+    })
+}
+
 pub(crate) fn kept(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let (acknowledged, released) = runtime.block_on(async {
@@ -203,8 +236,20 @@ pub(crate) fn unacknowledged(runtime: &Runtime, _: &str) -> Outcome {
                 is_short_of_replicas(&outcome.unwrap_err());
             }
         }
-        // Nothing was written, so the call does not wait.
-        assert!(other.advance(source, 6, HOUR).await?.is_stale());
+        // Answers that rest on what replicas do not have.
+        is_short_of_replicas(&other.advance(source, 6, HOUR).await.unwrap_err());
+        is_short_of_replicas(&other.claim(&request(done)).await.unwrap_err());
+        for outcome in other.claim_many(&[request(done)]).await {
+            is_short_of_replicas(&outcome.unwrap_err());
+        }
+        let another = ClaimRequest::new(source.clone(), Fingerprint::raw("another"));
+        is_short_of_replicas(&other.claim(&another).await.unwrap_err());
+        let different = Response::new(200, "different");
+        let error = other.complete(&claims[0], &different, HOUR).await;
+        is_short_of_replicas(&error.unwrap_err());
+        let error = other.get(request(done).key()).await.unwrap_err();
+        assert_eq!(error.effect(), Effect::None, "it is a read: {error}");
+        // Nobody acts on that for good, so the call does not wait.
         assert_eq!(other.claim(&request("fresh")).await?.name(), "in_flight");
         Outcome::Ok(())
     })?;
