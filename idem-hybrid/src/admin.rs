@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use idem_core::admin::{
-    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary,
+    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
 };
 use idem_core::{Effect, Error, ErrorKind, IdempotencyStore, Key, RecordAdmin, Result};
 
@@ -66,13 +66,24 @@ impl<C: Cache, S: IdempotencyStore> RecordAdmin for HybridStore<C, S> {
         match step.action() {
             ForcedAction::Delete => {
                 let invalidated = self.front.invalidate(step.key()).await;
-                forced.and_then(|forced| invalidated.map(|()| forced).map_err(still))
+                forced.and_then(|forced| invalidated.map(|()| forced).map_err(still("force")))
             }
             ForcedAction::Release | ForcedAction::Fail { .. } => {
                 self.front.forget(step.key()).await;
                 forced
             }
         }
+    }
+
+    /// The database first, then the cache forgets the key, as after a deletion: an old form that
+    /// stayed there could not be decrypted any more once its key is gone.
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        let rewritten = self.databases_admin("rewrite")?.rewrite(rewrite).await;
+        if matches!(&rewritten, Err(error) if error.effect() == Effect::None) {
+            return rewritten;
+        }
+        let invalidated = self.front.invalidate(rewrite.key()).await;
+        rewritten.and_then(|done| invalidated.map(|()| done).map_err(still("rewrite")))
     }
 }
 
@@ -86,10 +97,12 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
     }
 }
 
-/// Returns the error of a deletion that only the database knows of.
-fn still(source: Error) -> Error {
-    let message = "the database has answered, but the cache could not be made to forget the key, and may replay a \
-                   deleted record; repeat the step until it is answered";
-    let error = Error::new(ErrorKind::Unavailable, Effect::Unknown, message);
-    error.with_source(source).at(BACKEND, "force")
+/// Returns the error of a step that only the database knows of.
+fn still(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |source| {
+        let message = "the database has answered, but the cache could not be made to forget the key, and may replay \
+                       the record as it was; repeat the step until it is answered";
+        let error = Error::new(ErrorKind::Unavailable, Effect::Unknown, message);
+        error.with_source(source).at(BACKEND, operation)
+    }
 }

@@ -1,5 +1,5 @@
 //! The suite against databases with a cache in front that is healthy or suffers:
-//! `hybrid-<database>-<state>`.
+//! `hybrid-<database>-<state>`; and one of them behind `Protected`.
 //!
 //! By default, each state is in front of SQLite, and each database is behind a healthy cache.
 //! `IDEM_ALL` adds the rest of the product, and `IDEM_BACKENDS` reaches all of it by name.
@@ -9,7 +9,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::Target;
+use idem_conformance::{Protected, Target};
 use support::{Database, HybridHarness, State};
 
 fn main() -> ExitCode {
@@ -26,5 +26,8 @@ fn main() -> ExitCode {
             Target::new(name, harness).with_cases(cases::of(state))
         })
     });
-    idem_conformance::main(targets.collect())
+    let behind = || HybridHarness::of(Database::Sqlite, State::Healthy);
+    let name = support::name(Database::Sqlite, State::Healthy) + "-protected";
+    let protected = Target::new(name, move || async move { behind().map(Protected::new) });
+    idem_conformance::main(targets.chain([protected]).collect())
 }

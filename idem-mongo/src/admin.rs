@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::admin::{
-    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
+    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite, SummaryState,
 };
 use idem_core::backend::{FinalResult, ForcedSteps, check, force};
 use idem_core::{
@@ -80,6 +80,15 @@ impl Operations {
         let update = statements::force(&result);
         let taken = self.update_one(session, step.key(), filter, update);
         Ok(taken.await?.is_some())
+    }
+
+    async fn rewrite(&self, session: &mut Session<'_>, rewrite: &Rewrite) -> Result<bool> {
+        let checked = check::rewrite(rewrite, &self.config.limits())?;
+        self.ready(session).await?;
+        let filter = statements::seen_filter(rewrite.key(), rewrite.token(), rewrite.state());
+        let update = statements::rewrite(&checked.result, checked.metadata.as_deref());
+        let rewritten = self.update_one(session, rewrite.key(), filter, update);
+        Ok(rewritten.await?.is_some())
     }
 }
 
@@ -205,5 +214,10 @@ impl RecordAdmin for MongoStore {
 
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         self.force_once(step).await.map_err(at("force"))
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        let rewritten = self.operations.rewrite(&mut self.session(), rewrite).await;
+        rewritten.map_err(at("rewrite"))
     }
 }

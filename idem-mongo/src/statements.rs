@@ -408,6 +408,17 @@ pub(crate) fn force(result: &FinalResult) -> Vec<Document> {
     update
 }
 
+/// Returns the update that replaces the stored forms of a sealed record, for the document that
+/// [`seen_filter`] matches. While a record is sealed, no other update changes its result.
+pub(crate) fn rewrite(result: &[u8], metadata: Option<&str>) -> Vec<Document> {
+    let mut update = vec![doc! { "$set": { "result": binary(result) } }];
+    update.push(match metadata {
+        Some(metadata) => doc! { "$set": { "metadata": { "$literal": metadata } } },
+        None => doc! { "$unset": ["metadata"] },
+    });
+    update
+}
+
 /// Returns the update of a renewal, which never shortens a lease. `renewed_at` returns the clock to
 /// the caller.
 pub(crate) fn renew(lease: i64) -> Vec<Document> {

@@ -66,6 +66,10 @@ impl MongoStore {
     /// Runs [`complete`](idem_core::IdempotencyStore::complete) in the transaction of the caller's
     /// session. When it returns `ClaimLost`, abort: another attempt does the work.
     ///
+    /// A commit without an answer may have taken effect. Claim again before you repeat such a
+    /// transaction. With the claim of before, this method finds the same result and returns `Ok`, so
+    /// your documents would be committed twice.
+    ///
     /// # Errors
     ///
     /// As for `complete`, and as for [`claim_in`](Self::claim_in).

@@ -34,6 +34,7 @@ idem_sql::statements! {
         summary: sql::SUMMARY,
         list: sql::LIST,
         force: sql::FORCE,
+        rewrite: sql::REWRITE,
         checkpoint: sql::CHECKPOINT,
         last_checkpoint: sql::LAST_CHECKPOINT,
         advance: sql::ADVANCE,

@@ -42,7 +42,7 @@ fn login(url: &Url) -> Result<AuthMethod> {
     let user = decoded("user", url.username())?;
     if user.is_empty() {
         return Err(misconfigured(format!(
-            "the URL names no user; it is {FORM}"
+            "the URL names no user; it is {FORM}, and a `?` in a name or password is %3F"
         )));
     }
     let password = decoded("password", url.password().unwrap_or_default())?;
@@ -79,10 +79,18 @@ fn parameters(url: &Url, config: &mut Config) -> Result<()> {
                     "the URL's `trust_cert` is neither `true` nor `false`".to_owned(),
                 ));
             }
-            (name, _) => {
+            // An unescaped `?` in the login makes a parameter of the rest of the password.
+            (name, _) if !url.query().unwrap_or_default().contains('@') => {
                 return Err(misconfigured(format!(
                     "the URL's parameter `{name}` is unknown; there are `encrypt` and `trust_cert`"
                 )));
+            }
+            _ => {
+                return Err(misconfigured(
+                    "the URL has an unknown parameter; there are `encrypt` and `trust_cert`, and a \
+                     `?` in a name or password is %3F"
+                        .to_owned(),
+                ));
             }
         }
     }
@@ -210,6 +218,8 @@ mod tests {
                 "mssql://sa:secret@localhost/master?sslmode=off",
                 "`sslmode`",
             ),
+            ("mssql://sa:1?secret@localhost/a", "%3F"),
+            ("mssql://sa:1?secret=x@localhost/a", "%3F"),
             ("mssql://sa:secret@localhost/a/b", "database"),
             ("mssql://sa:secret#x@localhost/a", ""),
             ("mssql://sa:secret%4@localhost/a", "password"),

@@ -205,8 +205,8 @@ async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
 
 #[tokio::test]
 async fn a_locked_key_is_contention_and_waited_for_once() {
-    let mut answers = vec![Answer::Error(1222, 16)];
-    answers.resize(500, Answer::Nothing);
+    // However long it takes: after 100 ms one claim waits for the lock again.
+    let answers = [Answer::Error(1222, 16); 10_000];
     let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
     let store = store(&server, config());
     let request = ClaimRequest::new(key(), Fingerprint::raw("request"));

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
+use idem_core::admin::{
+    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
+};
 use idem_core::{
     AttemptId, BatchStore, Bytes, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
     Failure, Fingerprint, Finish, IdempotencyStore, Key, Limits, MemoryStore, Record, RecordAdmin,
@@ -276,6 +278,10 @@ impl RecordAdmin for Database {
 
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         self.reachable()?.force(step).await
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        self.reachable()?.rewrite(rewrite).await
     }
 }
 

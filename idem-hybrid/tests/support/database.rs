@@ -42,6 +42,7 @@ impl Database {
             Self::MySql => {
                 let url = found("mysql").or_else(|_| found("mariadb"))?;
                 let adapter = MySql::new(url);
+                let served = served.with_claims_that_ask_again();
                 Box::new(self.behind_proxy(adapter.clone(), adapter.with_pool(10), served))
             }
         })

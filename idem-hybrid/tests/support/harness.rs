@@ -161,7 +161,7 @@ impl Harness for HybridHarness {
     }
 
     fn profile(&self) -> Profile {
-        self.database.profile()
+        self.database.profile().with_cache()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

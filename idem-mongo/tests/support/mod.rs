@@ -29,6 +29,7 @@ pub(crate) fn target() -> Result<Suite<Mongo>, Missing> {
         .admin()
         .transactions()
         .row_locks()
+        .with_claims_that_ask_again()
         .with_clock_tick(Duration::from_millis(1));
     let MongoHarness(adapter) = MongoHarness::from_environment()?;
     Ok(Suite::new("mongo", adapter, profile))

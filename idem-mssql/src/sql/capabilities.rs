@@ -52,6 +52,16 @@ OUTPUT 1
 WHERE {key } AND token = {token} AND state = {seen} AND expires_at > @now;
 ";
 
+/// Replaces the stored forms of a sealed record, if it is live and has the token and the state that
+/// was read. Judged on the locked, latest version. While a record is sealed, no other statement
+/// changes its result: a retry of a failure has another token, a deletion another state. No indexed
+/// column changes.
+pub(crate) const REWRITE: &str = "UPDATE {table} SET
+    result = {result}, metadata = NULLIF({metadata}, N'')
+OUTPUT 1
+WHERE {key } AND token = {token} AND state = {seen} AND expires_at > @now;
+";
+
 /// One row comes back when the claim was held; ownership is checked on the locked row. A takeover
 /// that waits for the lock finds the checkpoint in the row. This statement, if it waits for a
 /// takeover, finds another token.
