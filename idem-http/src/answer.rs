@@ -3,55 +3,92 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
 use idem_core::{Error, ErrorKind, Failed, Failure, Response as Stored, Timestamp};
-use serde_json::Value;
 
-use crate::date::http_date;
-use crate::problem::Problem;
-use crate::{
-    Body, FIRST_ANSWERED, HttpPolicy, IDEMPOTENT_REPLAYED, ProblemType, ReplayedHeaders, seal,
-};
+use crate::guard::{self, Guard};
+use crate::refusal::Problem;
+use crate::{Body, HttpPolicy, KeyedRequest, ProblemType, ReplayedHeaders, json, seal};
 
 /// The `Retry-After` while the store is unavailable.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the stored response, or the problem that replaces it.
-pub(crate) fn replay<B: HttpBody<Data = Bytes>>(
+pub(crate) async fn replay<B: HttpBody<Data = Bytes>>(
+    guard: &Guard,
     stored: Stored,
     sealed_at: Timestamp,
-    policy: &HttpPolicy,
+    request: Option<KeyedRequest>,
 ) -> Response<Body<B>> {
-    let mut response = if seal::is_marker(&stored) {
-        not_stored().into_response(policy)
+    let policy = &guard.policy;
+    if guard.is_expired(sealed_at, guard.engine.retention()) {
+        return guard::expired().into_response(policy, request.as_ref());
+    }
+    let problem = if seal::is_marker(&stored) {
+        not_stored()
     } else {
-        match from_stored(stored) {
-            Some(response) => response,
-            None => {
-                let error = Error::corrupt("a stored response has no HTTP status");
-                Problem::misconfigured(&error).into_response(policy)
-            }
+        match replayed(stored) {
+            Some(response) => return adjusted(policy, response, request, sealed_at).await,
+            None => Problem::misconfigured(&Error::corrupt("a stored response has no HTTP status")),
         }
     };
-    mark_replayed(&mut response, sealed_at);
+    let mut response = problem.into_response(policy, request.as_ref());
+    let sent = request.as_ref().and_then(KeyedRequest::key);
+    policy
+        .markers
+        .mark_replayed(response.headers_mut(), sent, sealed_at);
     response
 }
 
-/// Returns the stored response without marking it as replayed.
-pub(crate) fn from_stored<B: HttpBody<Data = Bytes>>(stored: Stored) -> Option<Response<Body<B>>> {
+/// Returns the replay for this request.
+async fn adjusted<B: HttpBody<Data = Bytes>>(
+    policy: &HttpPolicy,
+    mut response: Response<Bytes>,
+    request: Option<KeyedRequest>,
+    sealed_at: Timestamp,
+) -> Response<Body<B>> {
+    let sent = request.as_ref().and_then(KeyedRequest::key);
+    let sent = sent.map(str::to_owned);
+    if let Some(call) = request.as_ref().and_then(KeyedRequest::call)
+        && let Some(body) = json::with_member(response.body(), "/id", call.id())
+    {
+        *response.body_mut() = body;
+    }
+    if let (Some(hook), Some(request)) = (&policy.replay_hook, request) {
+        response = hook(request, response).await;
+    }
+    let headers = response.headers_mut();
+    policy
+        .markers
+        .mark_replayed(headers, sent.as_deref(), sealed_at);
+    response.map(Body::from)
+}
+
+/// Returns the stored response.
+fn replayed(stored: Stored) -> Option<Response<Bytes>> {
     let (status, headers, body) = stored.into_parts();
-    let mut response = Response::new(Body::from(body));
+    let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).ok()?;
     *response.headers_mut() = ReplayedHeaders::replayed(headers);
     Some(response)
 }
 
+/// Returns the stored response without marking it as replayed.
+pub(crate) fn from_stored<B: HttpBody<Data = Bytes>>(stored: Stored) -> Option<Response<Body<B>>> {
+    Some(replayed(stored)?.map(Body::from))
+}
+
 /// Returns the response for a key whose record is a final failure.
 pub(crate) fn failed<B: HttpBody<Data = Bytes>>(
+    guard: &Guard,
     failed: &Failed,
-    policy: &HttpPolicy,
+    request: Option<&KeyedRequest>,
 ) -> Response<Body<B>> {
+    let policy = &guard.policy;
+    if guard.is_expired(failed.sealed_at, guard.engine.failure_retention()) {
+        return guard::expired().into_response(policy, request);
+    }
     let problem = match failed.failure.code() {
         Failure::NOT_STORED => not_stored(),
         _ => Problem::new(
@@ -60,8 +97,11 @@ pub(crate) fn failed<B: HttpBody<Data = Bytes>>(
              what became of it before sending it with another key.",
         ),
     };
-    let mut response = problem.into_response(policy);
-    mark_replayed(&mut response, failed.sealed_at);
+    let mut response = problem.into_response(policy, request);
+    let sent = request.and_then(KeyedRequest::key);
+    policy
+        .markers
+        .mark_replayed(response.headers_mut(), sent, failed.sealed_at);
     response
 }
 
@@ -72,14 +112,6 @@ fn not_stored() -> Problem {
     )
 }
 
-fn mark_replayed<B>(response: &mut Response<B>, sealed_at: Timestamp) {
-    let headers = response.headers_mut();
-    headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    if let Ok(date) = http_date(sealed_at).try_into() {
-        headers.insert(FIRST_ANSWERED, date);
-    }
-}
-
 pub(crate) fn in_flight(retry_after: Option<Duration>) -> Problem {
     Problem::new(
         ProblemType::RequestInFlight,
@@ -88,16 +120,11 @@ pub(crate) fn in_flight(retry_after: Option<Duration>) -> Problem {
     .with_retry_after(retry_after.unwrap_or_default())
 }
 
-pub(crate) fn reused(policy: &HttpPolicy, differences: Option<Value>) -> Problem {
-    let problem = Problem::new(
+pub(crate) fn reused() -> Problem {
+    Problem::new(
         ProblemType::KeyReused,
         "This key was used for a different request. Nothing was done; a new request needs a new key.",
     )
-    .with_status(policy.reuse_status);
-    match differences {
-        Some(patch) => problem.with_member("differences", patch),
-        None => problem,
-    }
 }
 
 /// Returns whether the store is unreachable, as opposed to misconfigured, or reachable with a

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use idem_core::BoxError;
 
 use crate::ProblemType;
-use crate::problem::Problem;
+use crate::refusal::Problem;
 
 /// Returns the whole body, or the problem that prevents it.
 pub(crate) async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Bytes, Problem>
@@ -48,7 +48,7 @@ fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-fn too_large(limit: usize) -> Problem {
+pub(crate) fn too_large(limit: usize) -> Problem {
     let detail = format!(
         "A request with an idempotency key has a body of at most {limit} bytes here. Nothing was done."
     );

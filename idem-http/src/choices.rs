@@ -10,6 +10,9 @@ pub enum Requirement {
     Optional,
     /// The layer ignores keys.
     Off,
+    /// A request with a key gets `501`: the route says that it does not support keys. A request
+    /// without one goes to the service unchanged.
+    Unsupported,
 }
 
 /// Which forms of the header are accepted.
@@ -27,17 +30,6 @@ pub enum KeyForm {
     Strict,
 }
 
-/// The required format of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum KeyFormat {
-    /// 1 to 255 printable ASCII characters.
-    #[default]
-    Any,
-    /// A UUID in its usual text form, 32 hexadecimal digits in five groups; upper and lower case
-    /// are the same.
-    Uuid,
-}
-
 /// What happens to a request with a key while the store cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnStoreError {
@@ -51,4 +43,16 @@ pub enum OnStoreError {
     /// It applies to a store that is unreachable or overloaded, not to a misconfigured one. A key
     /// held by an open transaction gets `409` instead.
     Open,
+}
+
+/// What becomes of the handler when the client disconnects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnDisconnect {
+    /// A task of its own finishes the handler, and a retry gets its answer.
+    #[default]
+    Finish,
+    /// The handler is dropped where it waits, and the engine's policy decides about the key
+    /// ([`Policy::with_on_cancel`](idem_core::Policy::with_on_cancel); by default it is released).
+    /// For protocols in which closing the connection cancels the request, such as MCP.
+    Cancel,
 }

@@ -12,9 +12,13 @@ use tokio::runtime::Handle;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
-use crate::guard::Guard;
+use crate::guard::{Guard, Known};
+use crate::refusal::Problem;
 use crate::seal::{Judge, Judged};
-use crate::{Body, OnStoreError, answer, buffer, fingerprint, kept, problem::Problem};
+use crate::{
+    Body, HttpPolicy, IdempotencyLayer, KeyedRequest, OnDisconnect, OnStoreError, answer, buffer,
+    kept,
+};
 
 /// Whether the service was called: from then on a client that disconnects ends nothing.
 #[derive(Debug, Clone, Default)]
@@ -38,13 +42,20 @@ impl Begun {
     }
 }
 
+/// What is known of a request before its body is read.
+pub(crate) struct Rules {
+    pub(crate) layer: Arc<IdempotencyLayer>,
+    pub(crate) policy: Arc<HttpPolicy>,
+    pub(crate) known: Option<Known>,
+}
+
 /// Reads the request and handles it.
 ///
 /// A panic of the service reaches the caller, as it would without the layer.
 pub(crate) async fn run<S, B, R>(
     service: S,
     request: Request<B>,
-    mut guard: Guard,
+    rules: Rules,
     begun: Begun,
 ) -> Result<Response<Body<R>>, S::Error>
 where
@@ -57,21 +68,57 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
+    let policy = &rules.policy;
     let (parts, body) = request.into_parts();
-    let body = match buffer::read(&parts.headers, body, guard.max_request_bytes()).await {
+    let body = match buffer::read(&parts.headers, body, policy.max_request_bytes).await {
         Ok(body) => body,
-        Err(problem) => return Ok(problem.into_response(&guard.policy)),
+        Err(problem) => {
+            let mut request = KeyedRequest::new(parts, Bytes::new());
+            request.message_mut().key = rules.known.map(|known| known.found.sent);
+            return Ok(problem.into_response(policy, Some(&request)));
+        }
     };
-    let fingerprint = fingerprint::of(&parts, &body, guard.policy.also_fingerprinted.as_ref());
-    guard.document = kept::document(&guard.policy, &parts.headers, &body);
+    let mut request = KeyedRequest::new(parts, body);
+    match Guard::new(&rules.layer, policy, &mut request, rules.known) {
+        Ok(Some(guard)) => guarded(service, request, guard, begun).await,
+        Ok(None) => call(service, request.into_request().0).await,
+        Err(problem) => Ok(problem.into_response(policy, Some(&request))),
+    }
+}
+
+/// Handles a request with a key.
+async fn guarded<S, B, R>(
+    service: S,
+    request: KeyedRequest,
+    mut guard: Guard,
+    begun: Begun,
+) -> Result<Response<Body<R>>, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: HttpBody + From<Bytes> + Send + 'static,
+    B::Data: Send,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Send,
+{
+    let fingerprint = guard.policy.fingerprint.of(&request);
+    guard.document = kept::document(&guard.policy, &request.parts().headers, request.body());
     let guard = &guard;
     let limits = guard.idempotency.store().limits();
-    let judge = Judge::new(&guard.policy, &guard.engine, limits);
-    let mut call = Some((service, Request::from_parts(parts, B::from(body))));
+    let (request, message) = request.into_request::<B>();
+    let judge = Judge::new(&guard.policy, &guard.engine, limits, message.call.as_ref());
+    let mut call_once = Some((service, request));
     let mut live = None;
-    let (slot, call_slot, begun) = (&mut live, &mut call, &begun);
+    let (slot, call_slot) = (&mut live, &mut call_once);
+    let is_finished = guard.policy.on_disconnect == OnDisconnect::Finish;
+    let begin = || {
+        if is_finished {
+            begun.note();
+        }
+    };
     let work = |work: Work| async move {
-        begun.note();
+        begin();
         let (mut service, mut request) = call_slot.take().ok_or(Unkept::Gone)?;
         request.extensions_mut().insert(work);
         let handling = kept::beside(service.call(request), guard, fingerprint);
@@ -88,22 +135,32 @@ where
         .idempotency
         .run_response(&guard.key, fingerprint, work);
     let ran: Ran<R, S::Error> = running.await;
+    let sent = message.key.clone();
+    let first = |mut response: Response<Body<R>>| {
+        let markers = &guard.policy.markers;
+        markers.mark_first(response.headers_mut(), sent.as_deref());
+        response
+    };
+    let opens = matches!(&ran, Err(RunError::Store(error)) if opens(guard, error));
+    if opens && let Some((service, request)) = call_once.take() {
+        begin();
+        tracing::warn!(
+            "the store is out of reach: a request with an idempotency key is handled without it"
+        );
+        return call(service, request).await.map(first);
+    }
+    // The handler has the request, if it was called.
+    let request = call_once.map(|(_, request)| KeyedRequest::of(request.into_parts().0, message));
     match ran {
-        Err(RunError::Store(error)) if opens(guard, &error) => match call {
-            Some((service, request)) => {
-                begun.note();
-                unguarded(service, request).await
-            }
-            None => Ok(answer::store_failed(&error).into_response(&guard.policy)),
-        },
         Ok(Outcome::Fresh(stored)) | Err(RunError::NotStored { value: stored, .. }) => {
             let response = live.or_else(|| answer::from_stored(stored));
-            Ok(response.unwrap_or_else(|| unexpected(guard)))
+            Ok(response.map_or_else(|| unexpected(guard, request.as_ref()), first))
         }
+        Err(RunError::Work(Unkept::Response(response))) => Ok(first(response)),
         Ok(Outcome::Replayed { value, sealed_at }) => {
-            Ok(answer::replay(value, sealed_at, &guard.policy))
+            Ok(answer::replay(guard, value, sealed_at, request).await)
         }
-        Err(error) => guard.refuse(error).await,
+        Err(error) => guard.refuse(error, request.as_ref()).await,
     }
 }
 
@@ -131,6 +188,7 @@ impl Guard {
     async fn refuse<R, E>(
         &self,
         error: RunError<Unkept<R, E>, Stored>,
+        request: Option<&KeyedRequest>,
     ) -> Result<Response<Body<R>>, E>
     where
         R: HttpBody<Data = Bytes> + Send,
@@ -139,18 +197,17 @@ impl Guard {
     {
         let retry_after = error.retry_after();
         let problem = match error {
-            RunError::Work(Unkept::Response(response)) => return Ok(response),
             RunError::Work(Unkept::Service(error)) => return Err(error),
-            RunError::Failed(failed) => return Ok(answer::failed(&failed, &self.policy)),
+            RunError::Failed(failed) => return Ok(answer::failed(self, &failed, request)),
             RunError::InFlight(_) => answer::in_flight(retry_after),
             RunError::Conflict(conflict) => {
                 let differences = kept::differences(self, &conflict).await;
-                answer::reused(&self.policy, differences)
+                answer::reused().with_differences(differences)
             }
             RunError::Store(error) => answer::store_failed(&error),
-            _ => return Ok(unexpected(self)),
+            _ => return Ok(unexpected(self, request)),
         };
-        Ok(problem.into_response(&self.policy))
+        Ok(problem.into_response(&self.policy, request))
     }
 }
 
@@ -159,22 +216,20 @@ fn opens(guard: &Guard, error: &Error) -> bool {
     guard.policy.on_store_error == OnStoreError::Open && answer::is_unreachable(error)
 }
 
-async fn unguarded<S, B, R>(
-    mut service: S,
-    request: Request<B>,
-) -> Result<Response<Body<R>>, S::Error>
+/// Calls the service, without a key.
+async fn call<S, B, R>(mut service: S, request: Request<B>) -> Result<Response<Body<R>>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: HttpBody<Data = Bytes>,
 {
-    tracing::warn!(
-        "the store is out of reach: a request with an idempotency key is handled without it"
-    );
     let response = service.call(request).await?;
     Ok(response.map(Body::new))
 }
 
-fn unexpected<R: HttpBody<Data = Bytes>>(guard: &Guard) -> Response<Body<R>> {
+fn unexpected<R: HttpBody<Data = Bytes>>(
+    guard: &Guard,
+    request: Option<&KeyedRequest>,
+) -> Response<Body<R>> {
     let error = Error::new(ErrorKind::Other, Effect::Unknown, "the run gave no answer");
-    Problem::misconfigured(&error).into_response(&guard.policy)
+    Problem::misconfigured(&error).into_response(&guard.policy, request)
 }

@@ -1,40 +1,210 @@
-//! The fingerprint of a request.
+//! [`FingerprintRecipe`]: what makes a request the same request.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::HeaderName;
 use http::request::Parts;
 use idem_core::Fingerprint;
 use idem_core::fingerprint::canonical_json;
 
-use crate::from_parts::FromParts;
-use crate::media;
+use crate::hook::{FromParts, Hook};
+use crate::pointer::Pointer;
+use crate::{KeyedRequest, json, media};
 
-/// Returns the fingerprint of method, path, query, media type and body, and of the policy's
-/// addition.
+/// Which parts of a request make its fingerprint: a request with the same key and another
+/// fingerprint is a conflict.
 ///
-/// A JSON body is compared by its value. A malformed one, and any other body, is compared by its
-/// bytes.
-pub(crate) fn of(parts: &Parts, body: &[u8], also: Option<&FromParts<String>>) -> Fingerprint {
-    let essence = media::essence(&parts.headers);
-    let canonical = media::is_json(&parts.headers, &essence)
-        .then(|| canonical_json(body).ok())
-        .flatten();
-    let (class, body) = match &canonical {
-        Some(text) => ("json", text.as_bytes()),
-        None => (&*essence, body),
-    };
-    let also = also.map(|text| text.of(parts)).unwrap_or_default();
-    Fingerprint::raw(length_prefixed([
-        b"idem/http/1",
-        parts.method.as_str().as_bytes(),
-        parts.uri.path().as_bytes(),
-        parts.uri.query().unwrap_or_default().as_bytes(),
-        class.as_bytes(),
-        also.as_bytes(),
-        body,
-    ]))
+/// | | method, path, query, media type | body |
+/// | --- | --- | --- |
+/// | [`request`](Self::request), the default | count | JSON by its value (RFC 8785), every other body by its bytes |
+/// | [`body`](Self::body) | do not count | the same |
+/// | [`bytes`](Self::bytes) | do not count | by its bytes, JSON too |
+///
+/// ```
+/// use idem_http::FingerprintRecipe;
+///
+/// let tool = FingerprintRecipe::body().of_member("/params/arguments").without_member("/meta");
+/// # let _ = tool;
+/// ```
+#[derive(Debug, Clone)]
+pub struct FingerprintRecipe {
+    head: bool,
+    body: Compared,
+    members: Vec<Pointer>,
+    without: Vec<Pointer>,
+    headers: Option<Vec<HeaderName>>,
+    also: Option<FromParts<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    /// JSON by its value where the media type says that it is JSON.
+    ByType,
+    /// JSON by its value whenever it is JSON.
+    Value,
+    Bytes,
+}
+
+impl FingerprintRecipe {
+    const fn new(head: bool, body: Compared) -> Self {
+        Self {
+            head,
+            body,
+            members: Vec::new(),
+            without: Vec::new(),
+            headers: None,
+            also: None,
+        }
+    }
+
+    /// Compares method, path, query, media type and body. JSON counts by its value, where the media
+    /// type says that it is JSON.
+    #[must_use]
+    pub const fn request() -> Self {
+        Self::new(true, Compared::ByType)
+    }
+
+    /// Compares the body only: by its value if it is JSON, else by its bytes.
+    #[must_use]
+    pub const fn body() -> Self {
+        Self::new(false, Compared::Value)
+    }
+
+    /// Compares the bytes of the body only: JSON that is written in another way is another request.
+    #[must_use]
+    pub const fn bytes() -> Self {
+        Self::new(false, Compared::Bytes)
+    }
+
+    /// Compares only the members at these JSON Pointers (RFC 6901) instead of the whole body; may
+    /// be called several times. A missing member differs from `null`. A body that is not JSON
+    /// counts whole.
+    #[must_use]
+    pub fn of_member(mut self, pointer: &str) -> Self {
+        self.members.push(Pointer::new(pointer));
+        self
+    }
+
+    /// Leaves out the member at this JSON Pointer, within the whole body or within each member of
+    /// [`of_member`](Self::of_member). Arrays are not entered.
+    #[must_use]
+    pub fn without_member(mut self, pointer: &str) -> Self {
+        self.without.push(Pointer::new(pointer));
+        self
+    }
+
+    /// Also compares all headers except these, and except those of the connection (RFC 9110,
+    /// 7.6.1), `Host`, `Content-Length` and `Date`. Proxies and tracing add headers: name them here,
+    /// or a retry is a conflict.
+    #[must_use]
+    pub fn with_headers_except(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.headers = Some(names.into_iter().collect());
+        self
+    }
+
+    /// Also compares this text: an API version, or the client's original path if a router has
+    /// shortened it.
+    #[must_use]
+    pub fn with_text(mut self, text: impl Fn(&Parts) -> String + Send + Sync + 'static) -> Self {
+        self.also = Some(Hook(Arc::new(text)));
+        self
+    }
+
+    /// Returns the fingerprint.
+    pub(crate) fn of(&self, request: &KeyedRequest) -> Fingerprint {
+        let (parts, body) = (request.parts(), request.body());
+        let essence = media::essence(&parts.headers);
+        let is_json = match self.body {
+            Compared::ByType => media::is_json(&parts.headers, &essence),
+            Compared::Value => true,
+            Compared::Bytes => false,
+        };
+        let canonical = is_json.then(|| canonical_json(body).ok()).flatten();
+        let class = if canonical.is_some() {
+            "json"
+        } else {
+            &*essence
+        };
+        let also = self.also.as_ref().map(|text| text(parts));
+        let query = parts.uri.query().unwrap_or_default();
+        let mut list: Vec<Cow<'_, [u8]>> = vec![b"idem/http/1".into()];
+        if self.head {
+            let head = [parts.method.as_str(), parts.uri.path(), query, class];
+            list.extend(head.map(|text| text.as_bytes().into()));
+        }
+        list.push(also.unwrap_or_default().into_bytes().into());
+        match &canonical {
+            Some(canonical) => list.extend(self.chosen(canonical)),
+            None => list.push(Cow::Borrowed(body)),
+        }
+        if let Some(except) = &self.headers {
+            list.push(compared_headers(parts, except).into());
+        }
+        Fingerprint::raw(length_prefixed(&list))
+    }
+
+    /// Returns the chosen members of the canonical document.
+    fn chosen<'a>(&self, canonical: &'a str) -> Vec<Cow<'a, [u8]>> {
+        let without = |text: &'a str| -> Cow<'a, [u8]> {
+            let mut pointers = self.without.iter();
+            let Some(first) = pointers.next() else {
+                return text.as_bytes().into();
+            };
+            let text = pointers.fold(json::without_member(text, first), |text, pointer| {
+                json::without_member(&text, pointer)
+            });
+            text.into_bytes().into()
+        };
+        if self.members.is_empty() {
+            return vec![without(canonical)];
+        }
+        let members = self.members.iter();
+        // A missing member is the empty text, which no JSON value is.
+        let texts = members.map(|pointer| json::member(canonical, pointer).map(without));
+        texts.map(Option::unwrap_or_default).collect()
+    }
+}
+
+impl Default for FingerprintRecipe {
+    fn default() -> Self {
+        Self::request()
+    }
+}
+
+/// Headers of the connection, and those that a client does not choose.
+const OF_THE_CONNECTION: [&str; 10] = [
+    "connection",
+    "content-length",
+    "date",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Returns the headers in a fixed order.
+fn compared_headers(parts: &Parts, except: &[HeaderName]) -> Vec<u8> {
+    let mut headers: Vec<(&str, &[u8])> = parts
+        .headers
+        .iter()
+        .filter(|(name, _)| !except.contains(name) && !OF_THE_CONNECTION.contains(&name.as_str()))
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .collect();
+    // Stable, so that the values of one name keep their order.
+    headers.sort_by_key(|(name, _)| *name);
+    let texts = headers.iter();
+    let texts: Vec<Cow<'_, [u8]>> = texts
+        .flat_map(|(name, value)| [name.as_bytes().into(), Cow::Borrowed(*value)])
+        .collect();
+    length_prefixed(&texts)
 }
 
 /// Prefixes each part with its length, so that no two lists of parts give the same bytes.
-fn length_prefixed<const N: usize>(parts: [&[u8]; N]) -> Vec<u8> {
+fn length_prefixed(parts: &[Cow<'_, [u8]>]) -> Vec<u8> {
     let size: usize = parts.iter().map(|part| part.len() + 8).sum();
     let mut bytes = Vec::with_capacity(size);
     for part in parts {
@@ -49,13 +219,22 @@ mod tests {
     use super::*;
     use http::{Method, Request};
 
-    fn fingerprint(method: Method, uri: &str, content_type: &str, body: &str) -> Fingerprint {
+    fn keyed(method: Method, uri: &str, content_type: &str, body: &str) -> KeyedRequest {
         let request = Request::builder()
             .method(method)
             .uri(uri)
             .header("content-type", content_type)
             .body(());
-        of(&request.unwrap().into_parts().0, body.as_bytes(), None)
+        let parts = request.unwrap().into_parts().0;
+        KeyedRequest::new(parts, body.to_owned().into())
+    }
+
+    fn fingerprint(method: Method, uri: &str, content_type: &str, body: &str) -> Fingerprint {
+        FingerprintRecipe::request().of(&keyed(method, uri, content_type, body))
+    }
+
+    fn of_json(recipe: &FingerprintRecipe, body: &str) -> Fingerprint {
+        recipe.of(&keyed(Method::POST, "/a", "application/json", body))
     }
 
     #[test]
@@ -98,10 +277,68 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_never_joined() {
+    fn only_the_body_counts_by_its_value_or_its_bytes() {
+        for (recipe, is_by_value) in [
+            (FingerprintRecipe::body(), true),
+            (FingerprintRecipe::bytes(), false),
+        ] {
+            let put = keyed(Method::PUT, "/b?x", "text/plain", r#"{"a":1}"#);
+            assert_eq!(recipe.of(&put), of_json(&recipe, r#"{"a":1}"#));
+            let other = of_json(&recipe, r#"{"a": 1.0}"#);
+            assert_eq!(other == of_json(&recipe, r#"{"a":1}"#), is_by_value);
+        }
+    }
+
+    #[test]
+    fn chosen_members_count_and_excluded_ones_do_not() {
+        let recipe = FingerprintRecipe::body()
+            .of_member("/params/arguments")
+            .of_member("/params/name")
+            .without_member("/meta");
+        let of = |arguments: &str, name: &str| {
+            let body =
+                format!(r#"{{"id": 1, "params": {{"arguments": {arguments}, "name": {name}}}}}"#);
+            of_json(&recipe, &body)
+        };
+        let base = of(r#"{"a":1,"meta":{"k":1}}"#, "\"pay\"");
+        assert_eq!(base, of(r#"{"meta":{"k":2}, "a":1.0}"#, "\"pay\""));
+        assert_eq!(base, of(r#"{"a":1}"#, "\"pay\""));
+        assert_ne!(base, of(r#"{"a":2}"#, "\"pay\""));
+        assert_ne!(base, of(r#"{"a":1}"#, "\"list\""));
         assert_ne!(
-            length_prefixed([b"ab", b"c"]),
-            length_prefixed([b"a", b"bc"])
+            of("{}", "null"),
+            of_json(&recipe, r#"{"params":{"arguments":{}}}"#)
         );
+    }
+
+    #[test]
+    fn headers_count_except_those_named_and_those_of_the_connection() {
+        let recipe = FingerprintRecipe::request()
+            .with_headers_except([HeaderName::from_static("traceparent")]);
+        let of = |name: &'static str, value: &'static str| {
+            let mut request = keyed(Method::POST, "/a", "text/plain", "b")
+                .into_request::<Bytes>()
+                .0;
+            let value = http::HeaderValue::from_static(value);
+            request.headers_mut().insert(name, value);
+            let (parts, body) = request.into_parts();
+            recipe.of(&KeyedRequest::new(parts, body))
+        };
+        assert_ne!(of("x-version", "1"), of("x-version", "2"));
+        for name in ["traceparent", "date", "connection"] {
+            assert_eq!(of(name, "1"), of(name, "2"), "{name}");
+        }
+    }
+
+    use bytes::Bytes;
+
+    #[test]
+    fn parts_are_never_joined() {
+        let of = |parts: &[&str]| {
+            let parts: Vec<Cow<'_, [u8]>> =
+                parts.iter().map(|part| part.as_bytes().into()).collect();
+            length_prefixed(&parts)
+        };
+        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
     }
 }

@@ -4,7 +4,8 @@
 //! such responses through. A method that has to run once calls the engine itself:
 //!
 //! 1. [`key`] reads `idempotency-key` from the metadata: with tonic,
-//!    `request.metadata().clone().into_headers()`;
+//!    `request.metadata().clone().into_headers()`; [`key_or_field`] also takes a field of the
+//!    message, such as the `request_id` of AIP-155;
 //! 2. [`Idempotency::run_with`](idem_core::Idempotency::run_with) or
 //!    [`run_response`](idem_core::Idempotency::run_response) with the encoded reply runs the work;
 //! 3. [`code`] turns the error of a run into a status code.
@@ -34,6 +35,23 @@ pub const DATA_LOSS: i32 = 15;
 /// [`KeyError`] says why the key is invalid; answer [`INVALID_ARGUMENT`].
 pub fn key(metadata: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyError> {
     IdempotencyKey::from_headers(metadata, &IDEMPOTENCY_KEY, KeyForm::Lenient)
+}
+
+/// Returns the key in a call's metadata, or in this field of its message; `None` when there is
+/// neither. An empty field is no key, as everywhere in Protocol Buffers.
+///
+/// # Errors
+///
+/// [`KeyError`] says why the key is invalid, or that the two differ; answer [`INVALID_ARGUMENT`].
+pub fn key_or_field(metadata: &HeaderMap, field: &str) -> Result<Option<IdempotencyKey>, KeyError> {
+    let field = match field {
+        "" => None,
+        text => Some(IdempotencyKey::from_text(text)?),
+    };
+    match (key(metadata)?, field) {
+        (Some(sent), Some(field)) if sent != field => Err(KeyError::Different),
+        (sent, field) => Ok(sent.or(field)),
+    }
 }
 
 /// Returns the gRPC status code of a run without a response. Returns `None` for the work's own

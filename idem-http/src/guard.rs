@@ -1,14 +1,33 @@
-//! [`Guard`]: the facts about a request with a key, before its body is read.
+//! [`Guard`]: the key of a request, and the rules for it.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
 use http::request::Parts;
-use idem_core::{Idempotency, Key, Policy};
+use idem_core::{Idempotency, Key, Policy, Timestamp};
 
-use crate::problem::Problem;
+use crate::json_rpc::Envelope;
+use crate::key::Found;
+use crate::refusal::Problem;
 use crate::{
-    HttpPolicy, IdempotencyKey, IdempotencyLayer, KeyError, ProblemType, Requirement, ScopeError,
+    HttpPolicy, IdempotencyLayer, KeyError, KeyedRequest, ProblemType, Requirement, ScopeError,
 };
+
+/// What the head of a request says about its key.
+pub(crate) enum Entry {
+    /// The request goes to the service unread.
+    Passes,
+    /// The body has to be read; the key may be known already.
+    Reads(Option<Known>),
+}
+
+/// A valid key and its scope.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) found: Found,
+    scope: String,
+}
 
 /// The key and the rules of a request.
 pub(crate) struct Guard {
@@ -21,33 +40,84 @@ pub(crate) struct Guard {
     pub(crate) document: Option<serde_json::Value>,
 }
 
+impl Entry {
+    /// Decides from the head alone, as far as that is possible.
+    pub(crate) fn of(
+        layer: &IdempotencyLayer,
+        policy: &HttpPolicy,
+        parts: &Parts,
+    ) -> Result<Self, Problem> {
+        if !policy.guards(&parts.method) {
+            return Ok(Self::Passes);
+        }
+        if policy.reads_first() {
+            return Ok(Self::Reads(None));
+        }
+        let found = policy.source.in_head(&parts.headers, policy.form);
+        match found.map_err(malformed)? {
+            Some(found) => Ok(Self::Reads(Some(Known::new(layer, policy, parts, found)?))),
+            None if policy.requirement == Requirement::Required => Err(missing(policy)),
+            None => Ok(Self::Passes),
+        }
+    }
+}
+
+impl Known {
+    fn new(
+        layer: &IdempotencyLayer,
+        policy: &HttpPolicy,
+        parts: &Parts,
+        mut found: Found,
+    ) -> Result<Self, Problem> {
+        found.key = policy.format.check(found.key).map_err(malformed)?;
+        if policy.requirement == Requirement::Unsupported {
+            return Err(unsupported());
+        }
+        let scope = layer.scope.scope(parts).map_err(unscoped)?;
+        Ok(Self { found, scope })
+    }
+}
+
 impl Guard {
-    /// Returns the guard of this request; `None` when the request goes to the service unchanged.
+    /// Returns the guard of a request that was read; `None` when it goes to the service.
     pub(crate) fn new(
         layer: &IdempotencyLayer,
         policy: &Arc<HttpPolicy>,
-        parts: &Parts,
+        request: &mut KeyedRequest,
+        known: Option<Known>,
     ) -> Result<Option<Self>, Problem> {
-        if !policy.guards(&parts.method) {
-            return Ok(None);
-        }
-        let found = IdempotencyKey::from_headers(&parts.headers, &policy.header, policy.form)
-            .map_err(|error| malformed(&error))?;
-        let Some(found) = found else {
-            return match policy.requirement {
-                Requirement::Required => Err(missing(policy)),
-                Requirement::Optional | Requirement::Off => Ok(None),
-            };
+        let known = match known {
+            Some(known) => known,
+            None => match find(layer, policy, request)? {
+                Some(known) => known,
+                None => return Ok(None),
+            },
         };
-        let id = found
-            .formatted(policy.format)
-            .map_err(|error| malformed(&error))?;
-        let scope = layer.scope.scope(parts).map_err(unscoped)?;
-        let key = Key::new(scope, policy.operation(parts), id.as_str())
-            .map_err(|error| Problem::misconfigured(&error))?;
+        let Known { found, scope } = known;
+        request.message_mut().key = Some(found.sent);
+        let operation = policy.operation(request);
+        let key = match &policy.key_space {
+            None => Key::new(scope, &operation, found.key.as_str()),
+            Some(texts) => {
+                let id = [found.key.as_str().to_owned()].into_iter();
+                Key::from_parts(scope, &operation, id.chain(texts(request)))
+            }
+        };
+        let key = key.map_err(|error| Problem::misconfigured(&error))?;
+        let replayed_for = replayed_for(&layer.idempotency, policy, &key);
+        if let (Some(first_sent), Some(sent)) = (policy.source.first_sent(), found.first_sent)
+            && first_sent.is_over(sent, SystemTime::now(), replayed_for)
+        {
+            return Err(expired().with_status(StatusCode::PRECONDITION_FAILED));
+        }
         let idempotency = with_retention(&layer.idempotency, policy, &key);
+        let engine = idempotency.policy_for(&key);
+        let most = engine.max_request_bytes().unwrap_or(usize::MAX);
+        if request.body().len() > most {
+            return Err(crate::buffer::too_large(most));
+        }
         Ok(Some(Self {
-            engine: idempotency.policy_for(&key),
+            engine,
             idempotency,
             policy: Arc::clone(policy),
             key,
@@ -55,27 +125,70 @@ impl Guard {
         }))
     }
 
-    /// Returns the route's limit, or the engine's if that is lower.
-    pub(crate) fn max_request_bytes(&self) -> usize {
-        let engine = self.engine.max_request_bytes().unwrap_or(usize::MAX);
-        self.policy.max_request_bytes.min(engine)
+    /// Returns whether a record of this age, which is kept for so long, is no longer replayed.
+    pub(crate) fn is_expired(&self, sealed_at: Timestamp, kept: Duration) -> bool {
+        let tombstone = self.policy.tombstone;
+        let sealed_at = u64::try_from(sealed_at.as_micros()).unwrap_or_default();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let age = now
+            .unwrap_or_default()
+            .saturating_sub(Duration::from_micros(sealed_at));
+        !tombstone.is_zero() && age > kept.saturating_sub(tombstone)
     }
 }
 
-/// Returns the engine with the retention of the route.
+/// Finds the key of a request whose body was read first.
+fn find(
+    layer: &IdempotencyLayer,
+    policy: &HttpPolicy,
+    request: &mut KeyedRequest,
+) -> Result<Option<Known>, Problem> {
+    let mut requirement = policy.requirement;
+    if let Some(rules) = &policy.json_rpc {
+        match rules.envelope(request.json()) {
+            Envelope::Other => return Ok(None),
+            Envelope::Batch => return Err(malformed(KeyError::Batch)),
+            Envelope::Call(call, of_call) => {
+                request.message_mut().call = Some(call);
+                if requirement != Requirement::Unsupported {
+                    requirement = of_call;
+                }
+            }
+        }
+    }
+    let found = policy.source.in_request(request, policy.form);
+    match found.map_err(malformed)? {
+        Some(found) => Known::new(layer, policy, request.parts(), found).map(Some),
+        None if requirement == Requirement::Required => Err(missing(policy)),
+        None => Ok(None),
+    }
+}
+
+/// Returns how long answers of this key are replayed.
+pub(crate) fn replayed_for(idempotency: &Idempotency, policy: &HttpPolicy, key: &Key) -> Duration {
+    let engine = || idempotency.policy_for(key).retention();
+    policy.retention.unwrap_or_else(engine)
+}
+
+/// Returns the engine with the retention of the route and its tombstones.
 fn with_retention(idempotency: &Idempotency, policy: &HttpPolicy, key: &Key) -> Idempotency {
     let idempotency = idempotency.clone();
-    let Some(retention) = policy.retention else {
+    if policy.retention.is_none() && policy.tombstone.is_zero() {
         return idempotency;
-    };
+    }
     let engine = Policy::clone(&idempotency.policy_for(key));
+    let retention = |of_engine: Duration| {
+        let replayed = policy.retention.unwrap_or(of_engine);
+        replayed.saturating_add(policy.tombstone)
+    };
+    let (result, failure) = (engine.retention(), engine.failure_retention());
     let engine = engine
-        .with_retention(retention)
-        .with_failure_retention(retention);
+        .with_retention(retention(result))
+        .with_failure_retention(retention(failure));
     idempotency.with_operation_policy(key.operation(), engine)
 }
 
-fn malformed(error: &KeyError) -> Problem {
+fn malformed(error: KeyError) -> Problem {
     let mut detail = error.to_string();
     if let Some(first) = detail.get_mut(..1) {
         first.make_ascii_uppercase();
@@ -85,11 +198,27 @@ fn malformed(error: &KeyError) -> Problem {
 
 fn missing(policy: &HttpPolicy) -> Problem {
     let detail = format!(
-        "This operation requires an idempotency key: send the header `{}` with a string that is new for each \
-         new request, and the same for a retry.",
-        policy.header
+        "This operation requires an idempotency key: {} a string that is new for each new request, and the same \
+         for a retry.",
+        policy.source.describe()
     );
     Problem::new(ProblemType::KeyMissing, detail)
+}
+
+fn unsupported() -> Problem {
+    Problem::new(
+        ProblemType::KeyUnsupported,
+        "This operation does not support idempotency keys. Nothing was done; without a key it is handled, and a \
+         retry is handled again.",
+    )
+}
+
+pub(crate) fn expired() -> Problem {
+    Problem::new(
+        ProblemType::KeyExpired,
+        "The answer for this key is no longer kept, and the request may have been handled. Find out what became of \
+         it before sending it with another key.",
+    )
 }
 
 fn unscoped(error: ScopeError) -> Problem {

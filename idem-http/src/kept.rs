@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use http::HeaderMap;
+use idem_core::wrappers::Mask;
 use idem_core::{ClaimOutcome, ClaimRequest, Conflict, Fingerprint, Key, Record, Response, Result};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::guard::Guard;
-use crate::mask::Mask;
 use crate::{HttpPolicy, media};
 
 /// The longest time that keeping or finding a request may delay its response.

@@ -5,46 +5,56 @@ mod answer;
 mod body;
 mod buffer;
 mod choices;
-mod date;
 mod exchange;
 mod fingerprint;
-mod from_parts;
 mod future;
 pub mod grpc;
 mod guard;
 mod headers;
+mod hook;
+pub mod json;
+mod json_rpc;
 #[cfg(feature = "diff")]
 mod kept;
 #[cfg(not(feature = "diff"))]
 #[path = "kept_off.rs"]
 mod kept;
 mod key;
+mod keyed_request;
 mod layer;
-#[cfg(feature = "diff")]
-mod mask;
+mod lifetime;
+mod markers;
 mod media;
 mod names;
 mod not_stored;
+mod pointer;
 mod policy;
-mod problem;
+pub mod presets;
 mod problem_type;
+mod refusal;
 mod scope;
 mod seal;
 mod service;
 mod statuses;
 
 pub use body::Body;
-pub use choices::{KeyForm, KeyFormat, OnStoreError, Requirement};
+pub use choices::{KeyForm, OnDisconnect, OnStoreError, Requirement};
+pub use fingerprint::FingerprintRecipe;
 pub use future::ResponseFuture;
 pub use headers::ReplayedHeaders;
+pub use json_rpc::{Call, JsonRpc};
 #[cfg(feature = "diff")]
 pub use kept::KeptRequests;
-pub use key::{IdempotencyKey, KeyError};
+pub use key::{FirstSent, IdempotencyKey, KeyError, KeyFormat, KeySource};
+pub use keyed_request::KeyedRequest;
 pub use layer::IdempotencyLayer;
+pub use lifetime::Lifetime;
+pub use markers::Markers;
 pub use names::{FIRST_ANSWERED, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 pub use not_stored::NotStored;
 pub use policy::HttpPolicy;
 pub use problem_type::ProblemType;
+pub use refusal::Refusal;
 pub use scope::{ScopeError, ScopeExtractor};
 pub use service::IdempotencyService;
 pub use statuses::Statuses;

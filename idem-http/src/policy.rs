@@ -1,52 +1,77 @@
 //! [`HttpPolicy`]: the HTTP rules of a route.
 
 use std::borrow::Cow;
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, Method, StatusCode, Uri};
+use http::{Method, Response, StatusCode, Uri};
 
 #[cfg(feature = "diff")]
 use crate::KeptRequests;
-use crate::from_parts::FromParts;
-use crate::{KeyForm, KeyFormat, OnStoreError, ReplayedHeaders, Requirement, Statuses};
+use crate::hook::{FromAnswer, FromParts, FromRequest, Hook, ReplayHook};
+use crate::{
+    FingerprintRecipe, JsonRpc, KeyForm, KeyFormat, KeySource, KeyedRequest, Markers, OnDisconnect,
+    OnStoreError, ProblemType, Refusal, ReplayedHeaders, Requirement, Statuses,
+};
 
 /// The HTTP rules of a route: which keys it accepts, what it answers, what it stores.
 ///
-/// Leases, time-outs and the handling of interrupted work are part of the engine's own
+/// [`ietf`](Self::ietf) is the default; [`presets`](crate::presets) has the rules of public
+/// protocols. Leases, time-outs and the handling of interrupted work are part of the engine's own
 /// [`Policy`](idem_core::Policy), by operation.
 ///
-/// | | [`ietf`](Self::ietf), the default | [`stripe`](Self::stripe) | [`square`](Self::square) |
-/// | --- | --- | --- | --- |
-/// | a key that was used for another request | `422` | `400` | `409` |
-/// | retention | the engine's, by default 24 h | 24 h | the engine's |
-/// | methods | all but safe ones and `CONNECT` | `POST` | all but safe ones and `CONNECT` |
+/// | settings | say |
+/// | --- | --- |
+/// | [`KeySource`], [`KeyForm`], [`KeyFormat`], [`Requirement`] | where the key is (a header, a member of the JSON body, both), and how it looks |
+/// | `with_operation`, `with_key_space` | what it belongs to, beside the caller |
+/// | [`FingerprintRecipe`] | what makes a request the same |
+/// | [`JsonRpc`] | which calls of an envelope carry keys |
+/// | `with_refusals`, `with_status`, [`Markers`] | how refusals are worded, and answers marked |
+/// | [`Statuses`], `with_kept_if`, [`ReplayedHeaders`] | what is stored |
+/// | `with_replay_hook` | how a replay is adjusted, or made from the current state |
+/// | `with_retention`, `with_tombstone`, [`FirstSent`](crate::FirstSent) | how long answers are replayed, and expired keys refused |
 #[derive(Debug, Clone)]
 pub struct HttpPolicy {
     pub(crate) requirement: Requirement,
-    pub(crate) header: HeaderName,
+    pub(crate) source: KeySource,
     pub(crate) form: KeyForm,
     pub(crate) format: KeyFormat,
     pub(crate) methods: Option<Vec<Method>>,
     pub(crate) operation: Operation,
-    pub(crate) also_fingerprinted: Option<FromParts<String>>,
-    pub(crate) reuse_status: StatusCode,
+    pub(crate) key_space: Option<FromRequest<Vec<String>>>,
+    pub(crate) json_rpc: Option<JsonRpc>,
+    pub(crate) fingerprint: FingerprintRecipe,
+    pub(crate) statuses: Vec<(ProblemType, StatusCode)>,
+    pub(crate) refusals: Option<Hook<RefusalWords>>,
+    pub(crate) markers: Markers,
     pub(crate) kept: Statuses,
+    pub(crate) kept_if: Option<FromAnswer<bool>>,
     pub(crate) replayed: ReplayedHeaders,
+    pub(crate) replay_hook: Option<ReplayHook>,
     pub(crate) max_request_bytes: usize,
     pub(crate) max_response_bytes: usize,
     pub(crate) retention: Option<Duration>,
+    pub(crate) tombstone: Duration,
+    pub(crate) min_lifetime: Option<Duration>,
     pub(crate) on_store_error: OnStoreError,
+    pub(crate) on_disconnect: OnDisconnect,
     pub(crate) documentation: Option<Uri>,
     #[cfg(feature = "diff")]
     pub(crate) kept_requests: Option<KeptRequests>,
 }
+
+/// A function that words refusals.
+type RefusalWords = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
 
 /// The source of a key's operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Named(String),
     By(FromParts<String>),
+    ByCall,
 }
 
 impl HttpPolicy {
@@ -57,48 +82,40 @@ impl HttpPolicy {
     /// The default limit of a stored response body: 1 MiB.
     pub const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-    /// Follows the IETF draft, and also accepts the bare form of the key.
+    /// Follows the [IETF
+    /// draft](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07),
+    /// and also accepts the bare form of the key.
+    ///
+    #[doc = include_str!("presets/ietf.md")]
     #[must_use]
     pub fn ietf() -> Self {
         Self {
             requirement: Requirement::Optional,
-            header: crate::IDEMPOTENCY_KEY,
+            source: KeySource::header(crate::IDEMPOTENCY_KEY),
             form: KeyForm::Lenient,
-            format: KeyFormat::Any,
+            format: KeyFormat::any(),
             methods: None,
             operation: Operation::Named(Self::DEFAULT_OPERATION.to_owned()),
-            also_fingerprinted: None,
-            reuse_status: StatusCode::UNPROCESSABLE_ENTITY,
+            key_space: None,
+            json_rpc: None,
+            fingerprint: FingerprintRecipe::request(),
+            statuses: Vec::new(),
+            refusals: None,
+            markers: Markers::default(),
             kept: Statuses::default(),
+            kept_if: None,
             replayed: ReplayedHeaders::default(),
+            replay_hook: None,
             max_request_bytes: Self::DEFAULT_MAX_REQUEST_BYTES,
             max_response_bytes: Self::DEFAULT_MAX_RESPONSE_BYTES,
             retention: None,
+            tombstone: Duration::ZERO,
+            min_lifetime: None,
             on_store_error: OnStoreError::Closed,
+            on_disconnect: OnDisconnect::Finish,
             documentation: None,
             #[cfg(feature = "diff")]
             kept_requests: None,
-        }
-    }
-
-    /// Behaves as clients of Stripe expect: `400` for a key used for another request, retention of
-    /// 24 hours, `POST` only.
-    #[must_use]
-    pub fn stripe() -> Self {
-        Self {
-            methods: Some(vec![Method::POST]),
-            reuse_status: StatusCode::BAD_REQUEST,
-            retention: Some(Duration::from_secs(24 * 60 * 60)),
-            ..Self::ietf()
-        }
-    }
-
-    /// Behaves as clients of Square expect: `409` for a key used for another request.
-    #[must_use]
-    pub fn square() -> Self {
-        Self {
-            reuse_status: StatusCode::CONFLICT,
-            ..Self::ietf()
         }
     }
 
@@ -109,10 +126,10 @@ impl HttpPolicy {
         self
     }
 
-    /// Sets the header that carries the key. Default: `Idempotency-Key`.
+    /// Sets where requests carry their key. Default: the header `Idempotency-Key`.
     #[must_use]
-    pub fn with_header(mut self, name: HeaderName) -> Self {
-        self.header = name;
+    pub fn with_key_source(mut self, source: KeySource) -> Self {
+        self.source = source;
         self
     }
 
@@ -123,7 +140,7 @@ impl HttpPolicy {
         self
     }
 
-    /// Sets the required format of a key. Default: any printable ASCII.
+    /// Sets the required format of a key. Default: [`KeyFormat::any`].
     #[must_use]
     pub fn with_key_format(mut self, format: KeyFormat) -> Self {
         self.format = format;
@@ -153,25 +170,76 @@ impl HttpPolicy {
         mut self,
         name: impl Fn(&Parts) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.operation = Operation::By(FromParts::new(name));
+        self.operation = Operation::By(Hook(Arc::new(name)));
         self
     }
 
-    /// Adds to the fingerprint of method, path, query, media type and body: an API version, or the
-    /// client's original path if a router has shortened it.
+    /// Sets the operation to the name of the JSON-RPC call: see [`JsonRpc`].
     #[must_use]
-    pub fn with_also_fingerprinted(
+    pub fn with_operation_by_call(mut self) -> Self {
+        self.operation = Operation::ByCall;
+        self
+    }
+
+    /// Makes these texts part of the key, beside the scope and the operation: the same key with
+    /// other texts is another key, not a conflict. For the path of an endpoint, or an account that
+    /// the body names. The key's id is then a digest ([`Key::from_parts`](idem_core::Key::from_parts))
+    /// of the client's key and these texts, so their lengths do not matter.
+    #[must_use]
+    pub fn with_key_space(
         mut self,
-        text: impl Fn(&Parts) -> String + Send + Sync + 'static,
+        texts: impl Fn(&KeyedRequest) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.also_fingerprinted = Some(FromParts::new(text));
+        self.key_space = Some(Hook(Arc::new(texts)));
         self
     }
 
-    /// Sets the status for a key used for another request. Default: `422`.
+    /// Takes requests as JSON-RPC calls. Its rules by name replace the requirement of the route.
     #[must_use]
-    pub fn with_reuse_status(mut self, status: StatusCode) -> Self {
-        self.reuse_status = status;
+    pub fn with_json_rpc(mut self, rules: JsonRpc) -> Self {
+        self.json_rpc = Some(rules);
+        self
+    }
+
+    /// Sets what makes a request the same request. Default: [`FingerprintRecipe::request`].
+    #[must_use]
+    pub fn with_fingerprint(mut self, recipe: FingerprintRecipe) -> Self {
+        self.fingerprint = recipe;
+        self
+    }
+
+    /// Sets the status of refusals of this type. Default: [`ProblemType::status`].
+    #[must_use]
+    pub fn with_status(mut self, kind: ProblemType, status: StatusCode) -> Self {
+        self.statuses.push((kind, status));
+        self
+    }
+
+    /// Words refusals as a protocol requires, instead of `application/problem+json`. The function
+    /// gets everything about the refusal, and returns the whole response.
+    ///
+    /// ```
+    /// use idem_http::{HttpPolicy, Refusal};
+    /// use serde_json::json;
+    ///
+    /// let policy = HttpPolicy::ietf().with_refusals(|refusal: &Refusal<'_>| {
+    ///     refusal.json(&json!({"error": {"message": refusal.detail()}}))
+    /// });
+    /// # let _ = policy;
+    /// ```
+    #[must_use]
+    pub fn with_refusals(
+        mut self,
+        words: impl Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.refusals = Some(Hook(Arc::new(words)));
+        self
+    }
+
+    /// Sets the headers that mark replays and other answers. Default: [`Markers::default`].
+    #[must_use]
+    pub fn with_markers(mut self, markers: Markers) -> Self {
+        self.markers = markers;
         self
     }
 
@@ -184,10 +252,41 @@ impl HttpPolicy {
         self
     }
 
+    /// Stores, of the answers with these statuses, only those for which this function is true; it
+    /// sees status, headers and the whole body. After others the key is free again. For protocols
+    /// that report errors with `200`. An answer over the limit is stored as one, whatever it says.
+    #[must_use]
+    pub fn with_kept_if(
+        mut self,
+        is_kept: impl Fn(&Response<Bytes>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.kept_if = Some(Hook(Arc::new(is_kept)));
+        self
+    }
+
     /// Sets the headers that are stored and replayed. Default: [`ReplayedHeaders::default`].
     #[must_use]
     pub fn with_replayed_headers(mut self, headers: ReplayedHeaders) -> Self {
         self.replayed = headers;
+        self
+    }
+
+    /// Adjusts a replay on its way out; the stored answer stays as it is. The function gets the
+    /// request and the stored answer, before the markers are added. It may set members
+    /// ([`json::with_member`](crate::json::with_member)), or make the answer anew from the
+    /// resource's current state, as PayPal and AIP-155 do. It runs in the caller's task, and every
+    /// replay waits for it.
+    #[must_use]
+    pub fn with_replay_hook<F>(
+        mut self,
+        hook: impl Fn(KeyedRequest, Response<Bytes>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Response<Bytes>> + Send + 'static,
+    {
+        let hook =
+            move |request, response| Box::pin(hook(request, response)) as crate::hook::Adjusted;
+        self.replay_hook = Some(Hook(Arc::new(hook)));
         self
     }
 
@@ -215,10 +314,37 @@ impl HttpPolicy {
         self
     }
 
+    /// Refuses a key for this long after its answer is no longer replayed, with
+    /// [`ProblemType::KeyExpired`], instead of handling the request as a new one. The record stays
+    /// in the store for both times. The end of the replays is decided by this process's clock: one
+    /// that is wrong replays longer or shorter, and never handles a request twice. Default: zero,
+    /// an expired key is new.
+    #[must_use]
+    pub fn with_tombstone(mut self, time: Duration) -> Self {
+        self.tombstone = time;
+        self
+    }
+
+    /// Sets how long answers have to be replayed at least, by a protocol:
+    /// [`IdempotencyLayer::verify`](crate::IdempotencyLayer::verify) checks it. Default: nothing.
+    #[must_use]
+    pub fn with_min_lifetime(mut self, time: Duration) -> Self {
+        self.min_lifetime = Some(time);
+        self
+    }
+
     /// Sets what happens while the store is unreachable. Default: closed.
     #[must_use]
     pub fn with_on_store_error(mut self, choice: OnStoreError) -> Self {
         self.on_store_error = choice;
+        self
+    }
+
+    /// Sets what becomes of the handler when the client disconnects. Default: a task of its own
+    /// finishes it.
+    #[must_use]
+    pub fn with_on_disconnect(mut self, choice: OnDisconnect) -> Self {
+        self.on_disconnect = choice;
         self
     }
 
@@ -248,11 +374,28 @@ impl HttpPolicy {
             && self.methods.as_ref().is_none_or(is_chosen)
     }
 
-    pub(crate) fn operation(&self, parts: &Parts) -> Cow<'_, str> {
+    pub(crate) fn operation<'a>(&'a self, request: &'a KeyedRequest) -> Cow<'a, str> {
         match &self.operation {
             Operation::Named(name) => name.into(),
-            Operation::By(function) => function.of(parts).into(),
+            Operation::By(function) => function(request.parts()).into(),
+            Operation::ByCall => {
+                let call = request.call().map(crate::Call::name);
+                call.unwrap_or(Self::DEFAULT_OPERATION).into()
+            }
         }
+    }
+
+    /// Returns the operation, or the default when it depends on the request.
+    pub(crate) fn named_operation(&self) -> &str {
+        match &self.operation {
+            Operation::Named(name) => name,
+            Operation::By(_) | Operation::ByCall => Self::DEFAULT_OPERATION,
+        }
+    }
+
+    /// Returns whether the body has to be read before it is known whether there is a key.
+    pub(crate) fn reads_first(&self) -> bool {
+        self.source.is_in_body() || self.json_rpc.is_some()
     }
 }
 

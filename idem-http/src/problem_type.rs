@@ -7,8 +7,10 @@ use http::StatusCode;
 /// | `type` | status | when |
 /// | --- | --- | --- |
 /// | `urn:idem:problem:key-missing` | 400 | the route requires a key |
-/// | `urn:idem:problem:key-malformed` | 400 | the header is not a valid key, or occurs twice; the detail gives the reason and quotes nothing |
-/// | `urn:idem:problem:key-reused` | 422, or the policy's status | the key belongs to another request |
+/// | `urn:idem:problem:key-malformed` | 400 | the key is not valid, or there are two; the detail gives the reason and quotes nothing |
+/// | `urn:idem:problem:key-reused` | 422 | the key belongs to another request |
+/// | `urn:idem:problem:key-expired` | 410, 412 for an old first attempt | the answer is forgotten, and the request may have been handled: see [`with_tombstone`](crate::HttpPolicy::with_tombstone) and [`FirstSent`](crate::FirstSent) |
+/// | `urn:idem:problem:key-unsupported` | 501 | the route does not support keys, and the request has one |
 /// | `urn:idem:problem:request-in-flight` | 409, `Retry-After` | the first request is in progress (`Retry-After` is the end of its lease), or an open transaction holds the key for longer than the engine's policy waits; also on an open route |
 /// | `urn:idem:problem:request-too-large` | 413 | the body is over the limit |
 /// | `urn:idem:problem:request-unreadable` | 400 | the body ended with an error |
@@ -23,16 +25,22 @@ use http::StatusCode;
 /// The body is `application/problem+json` with `type`, `title`, `status` and `detail`. With a
 /// `Retry-After` it also has `retryAfter`, in seconds. If the policy names a page, it has
 /// `documentation`, and the response a `Link` with `rel="describedby"`. The extensions of the
-/// response carry this type, so that an outer layer can word the problem in another way.
+/// response carry this type. A policy may change the status
+/// ([`with_status`](crate::HttpPolicy::with_status)) or word refusals in another way
+/// ([`with_refusals`](crate::HttpPolicy::with_refusals)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemType {
     /// The route requires a key and there is none: `400`.
     KeyMissing,
-    /// The header is not a valid key: `400`.
+    /// The key is not valid: `400`.
     KeyMalformed,
-    /// The key was used for another request: `422`, or the policy's status.
+    /// The key was used for another request: `422`.
     KeyReused,
+    /// The key's answer is forgotten, and the request may have been handled: `410`, or `412`.
+    KeyExpired,
+    /// The route does not support keys: `501`.
+    KeyUnsupported,
     /// The request with this key is in progress, or an open transaction holds the key: `409` with
     /// `Retry-After`.
     RequestInFlight,
@@ -54,10 +62,12 @@ pub enum ProblemType {
 
 impl ProblemType {
     /// All types.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::KeyMissing,
         Self::KeyMalformed,
         Self::KeyReused,
+        Self::KeyExpired,
+        Self::KeyUnsupported,
         Self::RequestInFlight,
         Self::RequestTooLarge,
         Self::RequestUnreadable,
@@ -75,6 +85,8 @@ impl ProblemType {
             Self::KeyMissing => "urn:idem:problem:key-missing",
             Self::KeyMalformed => "urn:idem:problem:key-malformed",
             Self::KeyReused => "urn:idem:problem:key-reused",
+            Self::KeyExpired => "urn:idem:problem:key-expired",
+            Self::KeyUnsupported => "urn:idem:problem:key-unsupported",
             Self::RequestInFlight => "urn:idem:problem:request-in-flight",
             Self::RequestTooLarge => "urn:idem:problem:request-too-large",
             Self::RequestUnreadable => "urn:idem:problem:request-unreadable",
@@ -97,7 +109,8 @@ impl ProblemType {
             Self::RequestInFlight => StatusCode::CONFLICT,
             Self::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ScopeUnknown => StatusCode::FORBIDDEN,
-            Self::ResponseNotStored => StatusCode::GONE,
+            Self::ResponseNotStored | Self::KeyExpired => StatusCode::GONE,
+            Self::KeyUnsupported => StatusCode::NOT_IMPLEMENTED,
             Self::OutcomeUnknown | Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -110,6 +123,8 @@ impl ProblemType {
             Self::KeyMissing => "Idempotency-Key is missing",
             Self::KeyMalformed => "Idempotency-Key is malformed",
             Self::KeyReused => "Idempotency-Key is already used",
+            Self::KeyExpired => "Idempotency-Key has expired",
+            Self::KeyUnsupported => "Idempotency-Key is not supported",
             Self::RequestInFlight => "A request is outstanding for this Idempotency-Key",
             Self::RequestTooLarge => "The request is too large",
             Self::RequestUnreadable => "The request could not be read",

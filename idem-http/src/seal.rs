@@ -1,15 +1,17 @@
 //! The fate of a handler's response: stored, marked as not stored, or passed through.
 
 use bytes::Bytes;
-use http::header::CACHE_CONTROL;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::response::Parts;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as HttpBody;
 use idem_core::backend::check;
 use idem_core::{ErrorPolicy, Limits, Policy, Response as Stored};
+use serde_json::Value;
 
 use crate::body::Collected;
-use crate::{Body, HttpPolicy, NotStored, media};
+use crate::json_rpc::answer_in;
+use crate::{Body, Call, HttpPolicy, NotStored, media};
 
 /// The one header of a record whose response was not stored. No response has a header of this name.
 const MARKER: &str = ":idem-http";
@@ -27,15 +29,23 @@ pub(crate) struct Judge<'a> {
     http: &'a HttpPolicy,
     records_errors: bool,
     limits: Limits,
+    /// The JSON-RPC call, on a route with envelopes.
+    call: Option<&'a Call>,
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(http: &'a HttpPolicy, engine: &Policy, limits: Limits) -> Self {
+    pub(crate) fn new(
+        http: &'a HttpPolicy,
+        engine: &Policy,
+        limits: Limits,
+        call: Option<&'a Call>,
+    ) -> Self {
         let own = engine.max_result_bytes().unwrap_or(usize::MAX);
         Self {
             http,
             records_errors: engine.on_error() == ErrorPolicy::Record,
             limits: limits.with_max_result_bytes(limits.max_result_bytes.min(own)),
+            call,
         }
     }
 
@@ -45,7 +55,9 @@ impl<'a> Judge<'a> {
         response: Response<B>,
     ) -> Judged<B> {
         let (parts, body) = response.into_parts();
-        if passes_through(&parts) {
+        let is_stream = media::is_streamed(&media::essence(&parts.headers));
+        let events = self.call.filter(|_| is_events(&parts.headers));
+        if passes_through(&parts) || (is_stream && events.is_none()) {
             let response = Response::from_parts(parts, Body::new(body));
             return if self.records_errors {
                 Judged::StoredResult(marker(), response)
@@ -59,8 +71,20 @@ impl<'a> Judge<'a> {
         }
         match Body::new(body).collect(self.max_body_bytes()).await {
             Collected::Whole(body) => {
-                let stored = self.stored(&parts, body.read_bytes());
-                Judged::StoredResult(stored, Response::from_parts(parts, body))
+                let mut answer = Response::new(body.read_bytes());
+                *answer.status_mut() = parts.status;
+                answer.headers_mut().clone_from(&parts.headers);
+                let stored = match events {
+                    Some(call) => answer_of(call, answer),
+                    None => Some(answer),
+                };
+                let stored = stored.filter(|answer| self.is_outcome(answer));
+                let response = Response::from_parts(parts, body);
+                match stored {
+                    Some(answer) => Judged::StoredResult(self.stored(answer), response),
+                    None if self.records_errors => Judged::StoredResult(marker(), response),
+                    None => Judged::Released(response),
+                }
             }
             Collected::Over(body) => {
                 Judged::StoredResult(marker(), Response::from_parts(parts, body))
@@ -75,8 +99,16 @@ impl<'a> Judge<'a> {
             .min(self.limits.max_result_bytes)
     }
 
+    /// Returns whether a whole answer ends the request.
+    fn is_outcome(&self, answer: &Response<Bytes>) -> bool {
+        let is_kept = self.http.kept_if.as_ref();
+        let is_open = || self.call.is_some() && is_open(answer.body());
+        self.records_errors || (is_kept.is_none_or(|is_kept| is_kept(answer)) && !is_open())
+    }
+
     /// Returns the stored form; the marker if the headers make it too large.
-    fn stored(&self, parts: &Parts, body: Bytes) -> Stored {
+    fn stored(&self, answer: Response<Bytes>) -> Stored {
+        let (parts, body) = answer.into_parts();
         let mut stored = Stored::new(parts.status.as_u16(), body);
         for (name, value) in self.http.replayed.stored(&parts.headers) {
             stored = stored.with_header(name, value);
@@ -86,6 +118,23 @@ impl<'a> Judge<'a> {
             Err(_) => marker(),
         }
     }
+}
+
+/// Returns the answer of a call in a stream of events, as JSON.
+fn answer_of(call: &Call, mut answer: Response<Bytes>) -> Option<Response<Bytes>> {
+    let text = answer_in(std::str::from_utf8(answer.body()).ok()?, call.id())?;
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    Some(answer.map(|_| text.into()))
+}
+
+/// Returns whether a JSON-RPC result is not the last: MCP's `resultType` says so.
+fn is_open(body: &[u8]) -> bool {
+    let answer: Option<Value> = serde_json::from_slice(body).ok();
+    let kind = answer
+        .as_ref()
+        .and_then(|answer| answer.pointer("/result/resultType"));
+    kind.is_some_and(|kind| kind != "complete")
 }
 
 fn marker() -> Stored {
@@ -101,7 +150,10 @@ fn passes_through(parts: &Parts) -> bool {
     parts.status == StatusCode::SWITCHING_PROTOCOLS
         || parts.extensions.get::<NotStored>().is_some()
         || is_no_store(&parts.headers)
-        || media::is_streamed(&media::essence(&parts.headers))
+}
+
+fn is_events(headers: &HeaderMap) -> bool {
+    media::essence(headers) == "text/event-stream"
 }
 
 fn is_no_store(headers: &HeaderMap) -> bool {

@@ -9,10 +9,10 @@ use http_body::Body as HttpBody;
 use idem_core::BoxError;
 use tower_service::Service;
 
-use crate::exchange::{self, Begun};
+use crate::exchange::{self, Begun, Rules};
 use crate::future::Guarded;
-use crate::guard::Guard;
-use crate::{Body, IdempotencyLayer, ResponseFuture};
+use crate::guard::Entry;
+use crate::{Body, IdempotencyLayer, KeyedRequest, ResponseFuture};
 
 /// A service behind an [`IdempotencyLayer`].
 ///
@@ -62,16 +62,25 @@ where
         let mut ready = std::mem::replace(&mut self.inner, next);
         let (parts, body) = request.into_parts();
         let policy = self.layer.policy_for(&parts);
-        let guard = Guard::new(&self.layer, &policy, &parts);
-        let request = Request::from_parts(parts, body);
-        match guard {
-            Ok(None) => ResponseFuture::passed(ready.call(request)),
-            Ok(Some(guard)) => {
+        match Entry::of(&self.layer, &policy, &parts) {
+            Ok(Entry::Passes) => {
+                ResponseFuture::passed(ready.call(Request::from_parts(parts, body)))
+            }
+            Ok(Entry::Reads(known)) => {
                 let begun = Begun::default();
-                let exchange = Box::pin(exchange::run(ready, request, guard, begun.clone()));
+                let request = Request::from_parts(parts, body);
+                let rules = Rules {
+                    layer: Arc::clone(&self.layer),
+                    policy,
+                    known,
+                };
+                let exchange = Box::pin(exchange::run(ready, request, rules, begun.clone()));
                 ResponseFuture::guarded(Guarded::new(begun, exchange))
             }
-            Err(problem) => ResponseFuture::refused(problem.into_response(&policy)),
+            Err(problem) => {
+                let request = KeyedRequest::new(parts, Bytes::new());
+                ResponseFuture::refused(problem.into_response(&policy, Some(&request)))
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ const TESTS: [&str; 16] = [
     include_str!("limits.rs"),
     include_str!("loopback.rs"),
     include_str!("passing.rs"),
-    include_str!("presets.rs"),
+    include_str!("presets/commerce.rs"),
     include_str!("raw.rs"),
     include_str!("replays.rs"),
     include_str!("routes.rs"),

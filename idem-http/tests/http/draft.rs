@@ -21,7 +21,7 @@
 //! | 2.6, 2.7 | a concurrent duplicate gets `409` | `a_concurrent_retry_gets_a_conflict_and_when_to_come_back` |
 //! | 2.7 | a missing key gets `400` where it is required | `a_missing_key_is_refused_where_one_is_required` |
 //! | 2.7 | problems link to documentation, in the body and as `Link` | `problems_link_to_the_documentation` |
-//! | 2.7 | another payload gets `422`; `400` and `409` are presets | `each_preset_has_its_status_for_a_reused_key` |
+//! | 2.7 | another payload gets `422`; `400` and `409` are presets | `ietf_answers_as_its_page_says` |
 //! | 5 | keys have a published format | `keys_may_be_held_to_a_published_format` |
 //! | 5 | keys are validated before anything else is done | `a_key_is_validated_before_anything_is_looked_up` |
 //! | 5 | the lookup key includes the caller, so that no answer leaks | `keys_are_looked_up_together_with_the_callers_identity` |
@@ -257,7 +257,7 @@ async fn problems_link_to_the_documentation() {
 
 #[tokio::test]
 async fn keys_may_be_held_to_a_published_format() {
-    let policy = HttpPolicy::ietf().with_key_format(KeyFormat::Uuid);
+    let policy = HttpPolicy::ietf().with_key_format(KeyFormat::uuid());
     let app = App::counting(layer(policy));
     let answer = app.send(post("\"1\"", "{}")).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);

@@ -1,7 +1,7 @@
 //! Requests whose key counts.
 
 use http::{HeaderName, Method, StatusCode};
-use idem_http::{HttpPolicy, KeyForm, ProblemType, Requirement};
+use idem_http::{FingerprintRecipe, HttpPolicy, KeyForm, ProblemType, Requirement};
 
 use crate::support::{App, layer, post, request, with, without};
 
@@ -57,7 +57,9 @@ async fn methods_can_be_chosen_but_safe_ones_cannot() {
 #[tokio::test]
 async fn the_header_can_have_another_name() {
     let header = HeaderName::from_static("paypal-request-id");
-    let app = App::counting(layer(HttpPolicy::ietf().with_header(header)));
+    let app = App::counting(layer(
+        HttpPolicy::ietf().with_key_source(idem_http::KeySource::header(header)),
+    ));
     let request = || {
         let request = without(post("\"a\"", "{}"), "idempotency-key");
         with(request, "paypal-request-id", "p-1")
@@ -83,13 +85,14 @@ async fn the_same_key_under_another_method_path_or_query_is_refused() {
 }
 
 #[tokio::test]
-async fn a_value_that_the_policy_adds_to_the_fingerprint_counts() {
-    let policy = HttpPolicy::ietf().with_also_fingerprinted(|parts| {
+async fn a_text_that_the_recipe_adds_to_the_fingerprint_counts() {
+    let recipe = FingerprintRecipe::request().with_text(|parts| {
         let version = parts.headers.get("api-version");
         version
             .map(|version| format!("{version:?}"))
             .unwrap_or_default()
     });
+    let policy = HttpPolicy::ietf().with_fingerprint(recipe);
     let app = App::counting(layer(policy));
     app.send(with(post("\"a\"", "{}"), "api-version", "1"))
         .await;

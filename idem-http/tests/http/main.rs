@@ -1,5 +1,7 @@
 //! The layer, as a client sees it.
 
+mod contents;
+mod cors;
 #[cfg(feature = "diff")]
 mod differences;
 mod documentation;
@@ -7,10 +9,12 @@ mod draft;
 mod engine;
 mod faults;
 mod grpc;
+mod json_rpc;
 mod keys;
 mod limits;
 mod loopback;
 mod passing;
+mod policies;
 mod presets;
 mod raw;
 mod replays;

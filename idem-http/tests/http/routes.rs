@@ -49,7 +49,11 @@ async fn each_route_can_have_a_layer_of_its_own() {
 
 #[tokio::test]
 async fn one_layer_can_choose_the_policy_by_request() {
-    let payments = Arc::new(HttpPolicy::stripe().with_operation("payments.create"));
+    let payments = Arc::new(
+        HttpPolicy::ietf()
+            .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
+            .with_operation("payments.create"),
+    );
     let store = Arc::new(MemoryStore::new());
     let layer = layer_on(Idempotency::new(Arc::clone(&store))).with_policy_by(move |parts| {
         parts

@@ -1,4 +1,8 @@
-//! [`IdempotencyKey`]: the key in the header.
+//! [`IdempotencyKey`]: the key that a client sent.
+
+mod first_sent;
+mod format;
+mod source;
 
 use std::fmt;
 
@@ -6,15 +10,20 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use idem_core::Key;
 use sfv::{BareItem, Item, Parser};
 
-use crate::{KeyForm, KeyFormat};
+use crate::KeyForm;
+
+pub use first_sent::FirstSent;
+pub use format::KeyFormat;
+pub(crate) use source::Found;
+pub use source::KeySource;
 
 /// The key that a client sent: 1 to 255 printable ASCII characters, not blanks alone.
 ///
 /// `Debug` shows its length only.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct IdempotencyKey(String);
+pub struct IdempotencyKey(pub(crate) String);
 
-/// Why a header is not a valid key. The messages quote nothing of it.
+/// Why a key is not valid. The messages quote nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -43,9 +52,39 @@ pub enum KeyError {
         "the key has a character that is only allowed within double quotes, or is not printable ASCII"
     )]
     NotBare,
+    /// The member of the body is not a string of printable ASCII characters.
+    #[error("the key in the body is not a string of printable ASCII characters")]
+    NotText,
     /// It is not a UUID.
     #[error("the key is not a UUID")]
     NotAUuid,
+    /// It is not a UUID of the required version.
+    #[error("the key is not a UUID of version {0}")]
+    NotThatUuid(u8),
+    /// It is shorter or longer than the format allows.
+    #[error("the key has the wrong length; it needs {0} to {1} characters")]
+    Length(usize, usize),
+    /// It has a character that the format excludes.
+    #[error("the key has a character other than letters, digits and `{0}`")]
+    Character(&'static str),
+    /// It has so few different characters that another client may choose the same.
+    #[error("the key is easy to guess; use a random one, such as a UUID")]
+    Weak,
+    /// Header and body have different keys, or only one of them has a key.
+    #[error("the header and the body do not have the same key")]
+    Different,
+    /// The key has no time of the first attempt, or the other way round.
+    #[error("the key and the time when the request was first sent belong together; one is missing")]
+    Half,
+    /// The time of the first attempt is not an HTTP date.
+    #[error("the time when the request was first sent is not an HTTP date (RFC 9110, 5.6.7)")]
+    NotADate,
+    /// The time of the first attempt is in the future.
+    #[error("the time when the request was first sent is in the future")]
+    Future,
+    /// Calls that carry keys are in a JSON-RPC batch.
+    #[error("a batch contains a call that carries a key; send each call in a request of its own")]
+    Batch,
 }
 
 impl IdempotencyKey {
@@ -77,20 +116,23 @@ impl IdempotencyKey {
             (Some(b'"'), _) | (_, KeyForm::Strict) => quoted(value)?,
             (Some(_), KeyForm::Lenient) => bare(value)?,
         };
-        match key.len() {
-            0 => Err(KeyError::Empty),
-            _ if key.bytes().all(|byte| byte == b' ') => Err(KeyError::Blank),
-            1..=Key::MAX_ID_BYTES => Ok(Self(key)),
-            _ => Err(KeyError::TooLong),
-        }
+        Self::from_text(&key)
     }
 
-    /// Normalizes the key to the format.
-    pub(crate) fn formatted(self, format: KeyFormat) -> Result<Self, KeyError> {
-        match format {
-            KeyFormat::Any => Ok(self),
-            KeyFormat::Uuid if is_uuid(&self.0) => Ok(Self(self.0.to_ascii_lowercase())),
-            KeyFormat::Uuid => Err(KeyError::NotAUuid),
+    /// Checks a key that is a plain string, such as a member of a JSON body or a field of a gRPC
+    /// message: 1 to 255 printable ASCII characters, not blanks alone.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] says why the text is not a valid key.
+    pub fn from_text(text: &str) -> Result<Self, KeyError> {
+        let is_printable = |byte: u8| matches!(byte, b' '..=b'~');
+        match text.len() {
+            0 => Err(KeyError::Empty),
+            _ if text.bytes().all(|byte| byte == b' ') => Err(KeyError::Blank),
+            _ if !text.bytes().all(is_printable) => Err(KeyError::NotText),
+            1..=Key::MAX_ID_BYTES => Ok(Self(text.to_owned())),
+            _ => Err(KeyError::TooLong),
         }
     }
 
@@ -149,14 +191,6 @@ fn bare(value: &[u8]) -> Result<String, KeyError> {
         Ok(text) if value.iter().all(is_plain) => Ok(text.to_owned()),
         _ => Err(KeyError::NotBare),
     }
-}
-
-fn is_uuid(text: &str) -> bool {
-    text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
 }
 
 #[cfg(test)]
@@ -264,20 +298,6 @@ mod tests {
             let read = |value: &str| read(value.as_bytes(), KeyForm::Lenient);
             assert_eq!(read(number).as_deref(), Ok(number));
             assert_eq!(read(&quoted), read(number), "quoted it is the same key");
-        }
-    }
-
-    #[test]
-    fn uuids_are_one_key_in_upper_and_lower_case() {
-        let formatted = |text: &str| IdempotencyKey(text.to_owned()).formatted(KeyFormat::Uuid);
-        let lower = "8e03978e-40d5-43e8-bc93-6894a57f9324";
-        assert_eq!(formatted(&lower.to_uppercase()).unwrap().as_str(), lower);
-        for wrong in [
-            "8e03978e",
-            "8e03978e-40d5-43e8-bc93-6894a57f932g",
-            "8e03978e040d5-43e8-bc93-6894a57f9324",
-        ] {
-            assert_eq!(formatted(wrong), Err(KeyError::NotAUuid));
         }
     }
 

@@ -1,0 +1,144 @@
+//! [`JsonRpc`]: keys of calls in JSON-RPC envelopes.
+
+mod call;
+mod events;
+
+use serde_json::Value;
+
+use crate::Requirement;
+
+pub use call::Call;
+pub(crate) use events::answer_in;
+
+/// Which calls of a JSON-RPC endpoint carry keys.
+///
+/// The layer reads the envelope once. A call has the name of its method, and a call of `tools/call`
+/// (MCP) the name of its tool. Calls that are not listed go to the service as they were sent, and
+/// so does what is not a call: notifications, answers, text that is not JSON-RPC 2.0. A batch (an
+/// array) that contains a listed call is refused.
+///
+/// A replay gets the `id` of its own request, and every other byte of the answer stays. An answer
+/// as a stream of events (`text/event-stream`) is read to its end, at most up to the limit of a
+/// response: what came before the call's answer, such as progress, reaches the first client only
+/// with it. The answer alone is stored, and replayed as JSON. A result whose `resultType` is not
+/// `complete` is not an outcome, and releases the key.
+///
+/// ```
+/// use idem_http::{HttpPolicy, JsonRpc, KeySource};
+///
+/// let policy = HttpPolicy::ietf()
+///     .with_json_rpc(JsonRpc::new().with_required(["complete_checkout"]))
+///     .with_key_source(KeySource::member("/params/arguments/meta/idempotency_key"));
+/// # let _ = policy;
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct JsonRpc {
+    calls: Vec<(String, Requirement)>,
+}
+
+/// What a body is.
+pub(crate) enum Envelope {
+    /// A call that may carry a key.
+    Call(Call, Requirement),
+    /// A batch with such a call.
+    Batch,
+    /// Anything else.
+    Other,
+}
+
+impl JsonRpc {
+    /// Creates the rules of an endpoint without keys.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Requires a key of calls with these names.
+    #[must_use]
+    pub fn with_required<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.with(names, Requirement::Required)
+    }
+
+    /// Accepts a key in calls with these names.
+    #[must_use]
+    pub fn with_optional<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.with(names, Requirement::Optional)
+    }
+
+    fn with<N: Into<String>>(
+        mut self,
+        names: impl IntoIterator<Item = N>,
+        requirement: Requirement,
+    ) -> Self {
+        let names = names.into_iter().map(|name| (name.into(), requirement));
+        self.calls.extend(names);
+        self
+    }
+
+    pub(crate) fn envelope(&self, body: Option<&Value>) -> Envelope {
+        match body {
+            Some(Value::Array(batch)) if batch.iter().any(|one| self.rule(one).is_some()) => {
+                Envelope::Batch
+            }
+            Some(body) => match self.rule(body) {
+                Some((call, requirement)) => Envelope::Call(call, requirement),
+                None => Envelope::Other,
+            },
+            None => Envelope::Other,
+        }
+    }
+
+    fn rule(&self, body: &Value) -> Option<(Call, Requirement)> {
+        let call = Call::read(body)?;
+        let mut rules = self.calls.iter();
+        let (_, requirement) = rules.find(|(name, _)| name == call.name())?;
+        Some((call, *requirement))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rules() -> JsonRpc {
+        JsonRpc::new()
+            .with_required(["pay"])
+            .with_optional(["message/send"])
+    }
+
+    fn tool(name: &str) -> Value {
+        json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": name}})
+    }
+
+    #[test]
+    fn listed_calls_are_found_by_method_or_tool() {
+        let message = json!({"jsonrpc": "2.0", "id": "a", "method": "message/send"});
+        for (body, expected) in [
+            (tool("pay"), Some(("pay", Requirement::Required))),
+            (message, Some(("message/send", Requirement::Optional))),
+            (tool("list"), None),
+            (json!({"jsonrpc": "2.0", "method": "message/send"}), None),
+            (json!({"id": 1, "method": "message/send"}), None),
+            (json!({"jsonrpc": "2.0", "id": 1, "result": {}}), None),
+            (json!("text"), None),
+        ] {
+            let found = match rules().envelope(Some(&body)) {
+                Envelope::Call(call, requirement) => Some((call.name().to_owned(), requirement)),
+                Envelope::Batch => panic!("{body}"),
+                Envelope::Other => None,
+            };
+            let found = found.as_ref().map(|(name, rule)| (name.as_str(), *rule));
+            assert_eq!(found, expected, "{body}");
+        }
+        assert!(matches!(rules().envelope(None), Envelope::Other));
+    }
+
+    #[test]
+    fn a_batch_is_refused_only_with_a_listed_call() {
+        let with = json!([tool("list"), tool("pay")]);
+        assert!(matches!(rules().envelope(Some(&with)), Envelope::Batch));
+        let without = json!([tool("list")]);
+        assert!(matches!(rules().envelope(Some(&without)), Envelope::Other));
+    }
+}

@@ -1,0 +1,102 @@
+//! [`KeyedRequest`]: a request for the functions of a policy.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use http::Request;
+use http::request::Parts;
+use serde_json::Value;
+
+use crate::json_rpc::Call;
+
+/// A request that was read, for the functions of a policy.
+///
+/// `Debug` shows neither headers nor body.
+pub struct KeyedRequest {
+    parts: Parts,
+    message: Message,
+}
+
+/// What is known of a request besides its head.
+#[derive(Default)]
+pub(crate) struct Message {
+    pub(crate) body: Bytes,
+    pub(crate) key: Option<String>,
+    pub(crate) call: Option<Call>,
+    json: OnceLock<Option<Value>>,
+}
+
+impl KeyedRequest {
+    pub(crate) fn new(parts: Parts, body: Bytes) -> Self {
+        let message = Message {
+            body,
+            ..Message::default()
+        };
+        Self { parts, message }
+    }
+
+    pub(crate) fn of(parts: Parts, message: Message) -> Self {
+        Self { parts, message }
+    }
+
+    pub(crate) fn message_mut(&mut self) -> &mut Message {
+        &mut self.message
+    }
+
+    /// Returns the request for the service, and the rest.
+    pub(crate) fn into_request<B: From<Bytes>>(self) -> (Request<B>, Message) {
+        let body = B::from(self.message.body.clone());
+        (Request::from_parts(self.parts, body), self.message)
+    }
+
+    /// Returns the head.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Returns the body; empty when the request was refused before its body was read.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.message.body
+    }
+
+    /// Returns the body as JSON, whatever its media type; `None` if it is not JSON. Numbers may
+    /// lose digits.
+    #[must_use]
+    pub fn json(&self) -> Option<&Value> {
+        let body = &self.message.body;
+        let json = &self.message.json;
+        json.get_or_init(|| serde_json::from_slice(body).ok())
+            .as_ref()
+    }
+
+    /// Returns the member of the body at this JSON Pointer (RFC 6901).
+    #[must_use]
+    pub fn member(&self, pointer: &str) -> Option<&Value> {
+        self.json()?.pointer(pointer)
+    }
+
+    /// Returns the key as the client wrote it; `None` when there is none, or it is malformed.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.message.key.as_deref()
+    }
+
+    /// Returns the JSON-RPC call, on routes with [`JsonRpc`](crate::JsonRpc).
+    #[must_use]
+    pub fn call(&self) -> Option<&Call> {
+        self.message.call.as_ref()
+    }
+}
+
+impl fmt::Debug for KeyedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedRequest")
+            .field("method", &self.parts.method)
+            .field("path", &self.parts.uri.path())
+            .field("bytes", &self.message.body.len())
+            .finish_non_exhaustive()
+    }
+}

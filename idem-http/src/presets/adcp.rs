@@ -1,0 +1,168 @@
+//! The Ad Context Protocol.
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::DAY;
+use crate::{
+    FingerprintRecipe, HttpPolicy, JsonRpc, KeyFormat, KeySource, KeyedRequest, Markers,
+    ProblemType, Refusal, json as edit,
+};
+
+/// The members of the input that do not count (the closed list of the protocol).
+const EXCLUDED: [&str; 4] = [
+    "/idempotency_key",
+    "/context",
+    "/governance_context",
+    "/push_notification_config/authentication/credentials",
+];
+
+/// Follows the Ad Context Protocol over MCP, 3.2.0-beta.5 of 2026-08-22.
+///
+/// The tools of `mutating` need a key in `/params/arguments/idempotency_key`, 16 to 255 characters
+/// of `[A-Za-z0-9_.:-]` that are not easy to guess; the tools of `reading` may carry one. The
+/// account and the session of the input are part of the key. Tool and input are compared by their
+/// JSON value, without the key, the contexts and the credentials of notifications. Only success
+/// (`status` `completed` or `submitted`) is stored; errors release the key. A replay has `replayed:
+/// true` and this request's `context`. Answers are replayed for 24 hours; for 24 more the key is
+/// refused as `IDEMPOTENCY_EXPIRED`.
+///
+/// Publish [`Lifetime::adcp`](crate::Lifetime::adcp) in `get_adcp_capabilities`.
+///
+/// Source: [`security.mdx`](https://github.com/adcontextprotocol/adcp/blob/main/docs/building/by-layer/L1/security.mdx),
+/// "Idempotency", rules 1 to 10.
+///
+/// ```
+/// use idem_http::presets;
+///
+/// let policy = presets::adcp(["create_media_buy", "update_media_buy"], ["get_products"]);
+/// # let _ = policy;
+/// ```
+///
+#[doc = include_str!("adcp.md")]
+#[must_use]
+pub fn adcp<M: Into<String>, R: Into<String>>(
+    mutating: impl IntoIterator<Item = M>,
+    reading: impl IntoIterator<Item = R>,
+) -> HttpPolicy {
+    let recipe = FingerprintRecipe::body()
+        .of_member("/params/arguments")
+        .of_member("/params/name");
+    let recipe = EXCLUDED
+        .iter()
+        .fold(recipe, |recipe, pointer| recipe.without_member(pointer));
+    let rules = JsonRpc::new()
+        .with_required(mutating)
+        .with_optional(reading);
+    HttpPolicy::ietf()
+        .with_methods([Method::POST])
+        .with_json_rpc(rules)
+        .with_key_source(KeySource::member("/params/arguments/idempotency_key"))
+        .with_key_format(
+            KeyFormat::characters("_.:-")
+                .with_length(16..=255)
+                .refusing_weak(),
+        )
+        .with_key_space(|request| {
+            let text = |name: &str| {
+                let member = request.member(&format!("/params/arguments/{name}"));
+                member.map(Value::to_string).unwrap_or_default()
+            };
+            vec![text("account"), text("session_id")]
+        })
+        .with_fingerprint(recipe)
+        .with_kept_statuses(super::success())
+        .with_kept_if(is_success)
+        .with_markers(Markers::none())
+        .with_replay_hook(|request, response| async move { replayed(&request, response) })
+        .with_retention(DAY)
+        .with_tombstone(DAY)
+        .with_refusals(refuse)
+}
+
+/// Only a task that is completed or submitted has an answer for ever.
+fn is_success(answer: &Response<Bytes>) -> bool {
+    let Ok(answer) = serde_json::from_slice::<Value>(answer.body()) else {
+        return false;
+    };
+    let Some(result) = answer.get("result") else {
+        return false;
+    };
+    let content = result.get("structuredContent").unwrap_or(&Value::Null);
+    let status = content.get("status").and_then(Value::as_str);
+    let is_error = result.get("isError") == Some(&Value::Bool(true))
+        || content.get("adcp_error").is_some()
+        || content
+            .get("errors")
+            .and_then(Value::as_array)
+            .is_some_and(|errors| !errors.is_empty());
+    !is_error && matches!(status, None | Some("completed" | "submitted"))
+}
+
+/// Marks the replay in the structured content, and in the text that repeats it.
+fn replayed(request: &KeyedRequest, mut response: Response<Bytes>) -> Response<Bytes> {
+    const CONTENT: &str = "/result/structuredContent";
+    let context = request.member("/params/arguments/context");
+    let mut members = vec![("replayed", Value::Bool(true))];
+    members.extend(context.map(|context| ("context", context.clone())));
+    let marked = |mut document: Bytes, at: &str| {
+        for (name, value) in &members {
+            document = edit::with_member(&document, &format!("{at}/{name}"), value)?;
+        }
+        Some(document)
+    };
+    let Some(body) = marked(response.body().clone(), CONTENT) else {
+        return response;
+    };
+    *response.body_mut() = body;
+    let whole: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+    let content = whole.pointer("/result/content").and_then(Value::as_array);
+    let Some([Value::Object(only)]) = content.map(Vec::as_slice) else {
+        return response;
+    };
+    let text = only.get("text").and_then(Value::as_str).unwrap_or_default();
+    let mut only = only.clone();
+    if let Some(text) = marked(text.to_owned().into(), "") {
+        only.insert("text".to_owned(), String::from_utf8_lossy(&text).into());
+        let content = json!([only]);
+        if let Some(body) = edit::with_member(response.body(), "/result/content", &content) {
+            *response.body_mut() = body;
+        }
+    }
+    response
+}
+
+/// Answers as a tool does, with `200` and `isError`. A conflict says nothing else, so that it does
+/// not help to guess keys.
+fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
+    const POINTER: &str = "/idempotency_key";
+    let (code, recovery) = match refusal.kind() {
+        ProblemType::KeyMissing | ProblemType::KeyMalformed => ("VALIDATION_ERROR", "correctable"),
+        ProblemType::KeyReused => ("IDEMPOTENCY_CONFLICT", "correctable"),
+        ProblemType::KeyExpired => ("IDEMPOTENCY_EXPIRED", "correctable"),
+        ProblemType::RequestInFlight => ("IDEMPOTENCY_IN_FLIGHT", "transient"),
+        ProblemType::StoreUnavailable => ("SERVICE_UNAVAILABLE", "transient"),
+        kind if super::is_of_the_client(kind) => ("INVALID_REQUEST", "correctable"),
+        _ => ("SERVICE_UNAVAILABLE", "terminal"),
+    };
+    let mut error = json!({"code": code, "message": refusal.detail(), "recovery": recovery});
+    if code == "VALIDATION_ERROR" {
+        error["field"] = "idempotency_key".into();
+        error["issues"] = json!([{"pointer": POINTER, "message": refusal.detail()}]);
+    }
+    if let Some(seconds) = refusal.retry_after() {
+        error["retry_after"] = seconds.clamp(1, 3600).into();
+    }
+    let content = json!({"adcp_error": error, "errors": [error]});
+    let result = json!({
+        "content": [{"type": "text", "text": content.to_string()}],
+        "isError": true,
+        "structuredContent": content,
+    });
+    let call = refusal.request().and_then(KeyedRequest::call);
+    let id = call.map_or(Value::Null, |call| call.id().clone());
+    let mut response = refusal.json(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    *response.status_mut() = StatusCode::OK;
+    response
+}

@@ -1,0 +1,46 @@
+//! In the manner of Stripe.
+
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use super::DAY;
+use crate::{HttpPolicy, KeyFormat, ProblemType, Statuses};
+
+/// Behaves in the manner of Stripe's API v1. **Draft**: its rules are read from its documentation,
+/// which has no schema for them.
+///
+/// `POST` may carry a key. Once a handler began, its answer is stored, `500` included. Not stored:
+/// `400` (validation failed, nothing ran), `401`, `409` (a lost race) and `429`; mark other answers
+/// of requests that did not begin with [`NotStored`](crate::NotStored). A key that was used for
+/// another request is `400` with the type `idempotency_error`. Answers are replayed for 24 hours,
+/// with `Idempotent-Replayed: true`.
+///
+/// Source: [docs.stripe.com/api/idempotent_requests](https://docs.stripe.com/api/idempotent_requests).
+///
+#[doc = include_str!("stripe.md")]
+#[must_use]
+pub fn stripe() -> HttpPolicy {
+    let stored = [400, 401, 409, 429]
+        .into_iter()
+        .fold(Statuses::all(), |stored, status| {
+            stored.without(status..=status)
+        });
+    HttpPolicy::ietf()
+        .with_methods([Method::POST])
+        .with_key_format(KeyFormat::any().with_length(1..=255))
+        .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
+        .with_kept_statuses(stored)
+        .with_retention(DAY)
+        .with_refusals(|refusal| {
+            let kind = match refusal.kind() {
+                ProblemType::KeyReused | ProblemType::KeyMalformed => "idempotency_error",
+                kind if super::is_of_the_client(kind) => "invalid_request_error",
+                _ => "api_error",
+            };
+            let mut error = json!({"type": kind, "message": refusal.detail()});
+            if refusal.kind() == ProblemType::RequestInFlight {
+                error["code"] = "idempotency_key_in_use".into();
+            }
+            refusal.json(&json!({"error": error}))
+        })
+}
