@@ -5,15 +5,17 @@ use std::fmt;
 use idem_core::{Bytes, Fingerprint};
 use serde::de::DeserializeOwned;
 
-use crate::{Provider, Version};
+use crate::{Provider, Sender, Version};
 
-/// A delivery with a valid signature.
+/// An event whose delivery was verified.
 ///
 /// `Debug` shows neither id nor body.
 #[derive(Clone)]
 pub struct Event {
     pub(crate) provider: Provider,
-    pub(crate) id: String,
+    /// The id, after its namespace, if there is one.
+    pub(crate) id: Vec<String>,
+    pub(crate) sender: Option<Sender>,
     pub(crate) topic: Option<String>,
     pub(crate) body: Bytes,
     pub(crate) fingerprint: Fingerprint,
@@ -23,24 +25,39 @@ pub struct Event {
 impl Event {
     /// Returns the provider.
     #[must_use]
-    pub fn provider(&self) -> Provider {
-        self.provider
+    pub fn provider(&self) -> &Provider {
+        &self.provider
     }
 
-    /// Returns the id that all deliveries of this event share.
+    /// Returns the id that all deliveries of this event share. It is unique within the
+    /// [`namespace`](Self::namespace) and the [`sender`](Self::sender).
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.id
+        self.id.last().map_or("", String::as_str)
+    }
+
+    /// Returns the namespace of the id, where the provider has one: the `source` of a CloudEvent,
+    /// Shopify's topic.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        let (_, namespace) = self.id.split_last()?;
+        namespace.first().map(String::as_str)
+    }
+
+    /// Returns the sender that the application has verified, where that is the proof.
+    #[must_use]
+    pub fn sender(&self) -> Option<&Sender> {
+        self.sender.as_ref()
     }
 
     /// Returns the kind of event (`X-GitHub-Event`, `X-Shopify-Topic`, `type`), if the delivery
-    /// names it. GitHub does not sign this header.
+    /// names it. GitHub and Shopify do not sign this header, nor CloudEvents in the binary mode.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.topic.as_deref()
     }
 
-    /// Returns the body as it was signed.
+    /// Returns the body as it was sent; of a batch, the event's own part of it.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body

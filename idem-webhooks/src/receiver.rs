@@ -4,11 +4,13 @@ use std::fmt::{self, Display};
 use std::future::Future;
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::Request;
 use idem_core::{Advance, Bytes, Idempotency, IdempotencyStore, Key, Response, Result, Work};
 
+use crate::cloud_events::Events;
+use crate::identity::Identity;
 use crate::run::{Broken, StoredResult, advance, no_watermarks};
-use crate::{Answer, Event, Rejection, Verifier, Version, policy, schemes};
+use crate::{Answer, Event, Received, Rejection, Sender, Verifier, Version, policy};
 
 type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 
@@ -19,7 +21,8 @@ type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 ///
 /// 1. The receiver verifies the signature; before that it does not parse the body, and stores
 ///    nothing.
-/// 2. It identifies the event. The key is `(scope, "webhook.<provider>", id)`.
+/// 2. It identifies the event, or the events of a batch, one after the other. The key is
+///    `(scope, "webhook.<provider>", id)`.
 /// 3. It claims the key; a duplicate gets the answer of the first delivery.
 /// 4. Under the claim, it raises the source's watermark to the event's version. An older event ends
 ///    here, recorded as refused.
@@ -109,22 +112,30 @@ impl Receiver {
         Ok(self)
     }
 
-    /// Returns the key of an event's record.
+    /// Returns the key of an event's record. The parts are the sender that the application has
+    /// verified ([`Event::sender`]), the namespace ([`Event::namespace`]) and the id, each if there
+    /// is one. Several parts are hashed.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the id is not valid in a [`Key`].
-    pub fn key(&self, event_id: &str) -> Result<Key> {
-        Key::new(&self.scope, self.verifier.provider().operation(), event_id)
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when there is no part, or when a single
+    /// one is not valid in a [`Key`].
+    pub fn key(&self, parts: &[&str]) -> Result<Key> {
+        let operation = self.verifier.provider().operation();
+        match parts {
+            [id] => Key::new(&self.scope, operation, id),
+            parts => Key::from_parts(&self.scope, operation, parts),
+        }
     }
 
-    /// Returns the key of a source's watermark.
+    /// Returns the key of a source's watermark. The parts are the sender that the application has
+    /// verified, if there is one, and [`Version::source`].
     ///
     /// # Errors
     ///
-    /// None with the scope that this receiver has.
-    pub fn source_key(&self, source: &str) -> Result<Key> {
-        Key::from_parts(&self.scope, self.verifier.provider().operation(), [source])
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when there is no part.
+    pub fn source_key(&self, parts: &[&str]) -> Result<Key> {
+        Key::from_parts(&self.scope, self.verifier.provider().operation(), parts)
     }
 
     /// Returns the result that completes a handled event, for a handler that commits its rows and
@@ -139,50 +150,75 @@ impl Receiver {
         Response::json(&StoredResult::Handled)
     }
 
-    /// Receives one delivery, with `body` as it was sent, byte for byte.
+    /// Receives one delivery, with the body as it was sent, byte for byte, and with the query that
+    /// the provider sent.
     ///
-    /// An error of the handler is answered with 500 and, by default, releases the event.
-    /// [`Answer::Error`] carries it, for logs. If a retry can never succeed, do not return an
-    /// error: log it and return `Ok`.
+    /// The handler is called once for each event that has to be handled: at most once, except for a
+    /// batch of CloudEvents. An error of the handler is answered with 500 and, by default, releases
+    /// the event. [`Received::Error`] carries it, for logs. If a retry can never succeed, do not
+    /// return an error: log it and return `Ok`.
     ///
     /// # Panics
     ///
     /// Panics when the handler panics, after following the policy.
-    pub async fn receive<E, F, Fut>(
-        &self,
-        headers: &HeaderMap,
-        body: Bytes,
-        handler: F,
-    ) -> Answer<E>
+    pub async fn receive<E, F, Fut>(&self, request: &Request<Bytes>, handler: F) -> Answer<E>
     where
         E: Display + Send,
-        F: FnOnce(Event, Work) -> Fut + Send,
+        F: FnMut(Event, Work) -> Fut + Send,
         Fut: Future<Output = Result<(), E>> + Send,
     {
-        if let Err(rejection) = self.verifier.verify(headers, &body) {
-            return Answer::Rejected(rejection);
-        }
-        let is_slack = self.verifier.provider() == crate::Provider::Slack;
-        if let Some(challenge) = is_slack.then(|| schemes::challenge(&body)).flatten() {
-            return Answer::Challenge(challenge);
-        }
-        let (key, event) = match self.identify(headers, body) {
-            Ok(identified) => identified,
-            Err(rejection) => return Answer::Rejected(rejection),
-        };
-        let fingerprint = event.fingerprint;
-        let handle = |work: Work| self.handle(event, work, handler);
-        let run = self.idempotency.run_with(&key, fingerprint, handle);
-        Answer::of(Box::pin(run).await)
+        let received = self.received(request, handler).await;
+        Answer::new(received, self.verifier.provider().statuses())
     }
 
-    fn identify(&self, headers: &HeaderMap, body: Bytes) -> Result<(Key, Event), Rejection> {
+    async fn received<E, F, Fut>(&self, request: &Request<Bytes>, mut handler: F) -> Received<E>
+    where
+        E: Display + Send,
+        F: FnMut(Event, Work) -> Fut + Send,
+        Fut: Future<Output = Result<(), E>> + Send,
+    {
         let provider = self.verifier.provider();
-        let identity = schemes::identity(provider, headers, &body)?;
-        let key = self.key(&identity.id).map_err(|_| Rejection::NoId)?;
+        if let Some(answered) = provider.handshake(request) {
+            return answered;
+        }
+        if let Err(rejection) = self.verifier.verify(request) {
+            return Received::Rejected(rejection);
+        }
+        if let Some(answered) = provider.challenge(request) {
+            return answered;
+        }
+        let sender = self.verifier.sender(request);
+        match provider.identify(request) {
+            Ok(Events::One(body, identity)) => {
+                let event = self.event(sender, body, identity);
+                self.run(event, &mut handler).await
+            }
+            Ok(Events::Batch(events)) => {
+                let mut received = Vec::with_capacity(events.len());
+                for (body, identity) in events {
+                    let event = self.event(sender, body, identity);
+                    received.push(self.run(event, &mut handler).await);
+                }
+                Received::Batch(received)
+            }
+            Err(rejection) => Received::Rejected(rejection),
+        }
+    }
+
+    fn event(
+        &self,
+        sender: Option<&Sender>,
+        body: Bytes,
+        identity: Result<Identity, Rejection>,
+    ) -> Result<(Key, Event), Rejection> {
+        let identity = identity?;
+        let id = identity.id.iter().map(String::as_str);
+        let parts: Vec<&str> = sender.map(Sender::name).into_iter().chain(id).collect();
+        let key = self.key(&parts).map_err(|_| Rejection::NoId)?;
         let mut event = Event {
-            provider,
+            provider: self.verifier.provider().clone(),
             id: identity.id,
+            sender: sender.cloned(),
             topic: identity.topic,
             body,
             fingerprint: identity.fingerprint,
@@ -192,21 +228,43 @@ impl Receiver {
         Ok((key, event))
     }
 
+    async fn run<E, F, Fut>(
+        &self,
+        event: Result<(Key, Event), Rejection>,
+        handler: &mut F,
+    ) -> Received<E>
+    where
+        E: Display + Send,
+        F: FnMut(Event, Work) -> Fut + Send,
+        Fut: Future<Output = Result<(), E>> + Send,
+    {
+        let (key, event) = match event {
+            Ok(event) => event,
+            Err(rejection) => return Received::Rejected(rejection),
+        };
+        let fingerprint = event.fingerprint;
+        let handle = |work: Work| self.handle(event, work, handler);
+        let run = self.idempotency.run_with(&key, fingerprint, handle);
+        Received::of(Box::pin(run).await)
+    }
+
     /// Runs under the claim.
     async fn handle<E, F, Fut>(
         &self,
         event: Event,
         work: Work,
-        handler: F,
+        handler: &mut F,
     ) -> Result<StoredResult, Broken<E>>
     where
         E: Send,
-        F: FnOnce(Event, Work) -> Fut + Send,
+        F: FnMut(Event, Work) -> Fut + Send,
         Fut: Future<Output = Result<(), E>> + Send,
     {
         if let Some(version) = event.version() {
             let policy = self.idempotency.policy_for(work.key());
-            let source = self.source_key(version.source()).map_err(Broken::Mark)?;
+            let sender = event.sender().map(Sender::name);
+            let source: Vec<&str> = sender.into_iter().chain([version.source()]).collect();
+            let source = self.source_key(&source).map_err(Broken::Mark)?;
             let raised = advance(&self.idempotency, &policy, &source, version.number()).await;
             if let Advance::Stale { current } = raised.map_err(Broken::Mark)? {
                 return Ok(StoredResult::Stale { current });

@@ -4,7 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// A header that carries the signature or its time is missing.
+    /// A header that carries the signature or its time is missing, or the application has not
+    /// named the [`Sender`](crate::Sender) that it verified.
     #[error("the signature is missing")]
     Unsigned,
     /// The signature or its time cannot be read, or occurs twice.
@@ -25,16 +26,27 @@ pub enum Rejection {
     /// Signed, but the body is not in this provider's format.
     #[error("the event cannot be read")]
     Malformed,
+    /// A CloudEvent in a format other than JSON.
+    #[error("the format of the event is not supported")]
+    UnsupportedFormat,
+    /// An `OPTIONS` request, where the receiver permits nothing by it.
+    #[error("the method is not allowed")]
+    MethodNotAllowed,
 }
 
 impl Rejection {
-    /// Returns 401 when the provider is not proven to be the sender, and 400 for a proven delivery
-    /// that cannot be read.
+    /// Returns whether the provider is not proven to be the sender.
     #[must_use]
-    pub fn status(self) -> u16 {
+    pub fn is_unverified(self) -> bool {
         match self {
-            Self::NoId | Self::Malformed => 400,
-            _ => 401,
+            Self::Unsigned
+            | Self::MalformedSignature
+            | Self::WrongSignature
+            | Self::TooOld
+            | Self::TooNew => true,
+            Self::NoId | Self::Malformed | Self::UnsupportedFormat | Self::MethodNotAllowed => {
+                false
+            }
         }
     }
 }

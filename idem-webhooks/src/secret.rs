@@ -1,44 +1,127 @@
-//! [`Secret`]: the signing secret that provider and receiver share.
+//! [`Secret`]: one key with which a signature can be checked.
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::VerifyingKey;
 use hmac::{Hmac, KeyInit, Mac};
 use idem_core::{Error, Result};
+use sha1::Sha1;
 use sha2::Sha256;
 
-/// A signing secret, as HMAC-SHA-256 already keyed with it. `Debug` does not show it.
+use crate::content::Content;
+
+/// A key for one algorithm. `Debug` does not show it.
 #[derive(Clone)]
-pub(crate) struct Secret(Hmac<Sha256>);
+pub(crate) enum Secret {
+    HmacSha256(Hmac<Sha256>),
+    HmacSha1(Hmac<Sha1>),
+    /// The public key of an Ed25519 pair: it checks signatures, and makes none.
+    Ed25519(Box<VerifyingKey>),
+}
+
+/// How the text of a secret becomes a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyText {
+    /// The bytes of the text are the key, for HMAC-SHA-256.
+    HmacSha256,
+    /// The bytes of the text are the key, for HMAC-SHA-1.
+    HmacSha1,
+    /// `whsec_` and the base64 of the key, or `whpk_` and the base64 of a public key.
+    StandardWebhooks,
+}
 
 impl Secret {
-    pub(crate) fn new(bytes: &[u8]) -> Result<Self> {
-        let refused = |why: &'static str| Error::invalid_input(why);
-        if bytes.is_empty() {
-            return Err(refused(
-                "the signing secret is empty; with it, anybody could sign",
-            ));
+    pub(crate) fn new(text: &[u8], kind: KeyText) -> Result<Self> {
+        match kind {
+            KeyText::HmacSha256 => hmac_sha256(text),
+            KeyText::HmacSha1 => not_empty(text).and_then(|text| {
+                let mac = Hmac::new_from_slice(text).map_err(|_| wrong_length())?;
+                Ok(Self::HmacSha1(mac))
+            }),
+            KeyText::StandardWebhooks => standard_webhooks(text),
         }
-        Hmac::new_from_slice(bytes)
-            .map(Self)
-            .map_err(|_| refused("the signing secret has a length that HMAC does not take"))
     }
 
-    /// Returns whether one of the signatures is that of `prefix` and `body`. Each comparison takes
-    /// the same time wherever the two differ, and all are made.
-    pub(crate) fn signed(&self, prefix: &[u8], body: &[u8], signatures: &[[u8; 32]]) -> bool {
-        let mac = self.over(prefix, body);
-        signatures.iter().fold(false, |found, signature| {
-            mac.clone().verify_slice(signature).is_ok() | found
-        })
+    /// Returns the length of a signature.
+    pub(crate) fn signature_bytes(&self) -> usize {
+        match self {
+            Self::HmacSha256(_) => 32,
+            Self::HmacSha1(_) => 20,
+            Self::Ed25519(_) => 64,
+        }
     }
 
-    pub(crate) fn sign(&self, prefix: &[u8], body: &[u8]) -> [u8; 32] {
-        self.over(prefix, body).finalize().into_bytes().into()
+    /// Returns whether the signature is that of the content. The comparison takes the same time
+    /// wherever the two differ.
+    pub(crate) fn signed(&self, content: &Content<'_>, signature: &[u8]) -> bool {
+        match self {
+            Self::HmacSha256(mac) => over(mac, content).verify_slice(signature).is_ok(),
+            Self::HmacSha1(mac) => over(mac, content).verify_slice(signature).is_ok(),
+            Self::Ed25519(key) => signature
+                .try_into()
+                .is_ok_and(|signature| key.verify_strict(&content.concat(), &signature).is_ok()),
+        }
     }
 
-    fn over(&self, prefix: &[u8], body: &[u8]) -> Hmac<Sha256> {
-        self.0.clone().chain_update(prefix).chain_update(body)
+    /// Signs the content; `None` for a public key.
+    pub(crate) fn sign(&self, content: &Content<'_>) -> Option<Vec<u8>> {
+        match self {
+            Self::HmacSha256(mac) => Some(over(mac, content).finalize().into_bytes().to_vec()),
+            Self::HmacSha1(mac) => Some(over(mac, content).finalize().into_bytes().to_vec()),
+            Self::Ed25519(_) => None,
+        }
     }
+}
+
+fn over<M: Mac + Clone>(mac: &M, content: &Content<'_>) -> M {
+    let mut mac = mac.clone();
+    content.pieces().for_each(|piece| mac.update(piece));
+    mac
+}
+
+fn hmac_sha256(bytes: &[u8]) -> Result<Secret> {
+    let mac = Hmac::new_from_slice(not_empty(bytes)?).map_err(|_| wrong_length())?;
+    Ok(Secret::HmacSha256(mac))
+}
+
+/// The lengths of a secret in bytes, by the specification of Standard Webhooks.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+fn standard_webhooks(text: &[u8]) -> Result<Secret> {
+    let decode = |text: &[u8]| {
+        let decoded = STANDARD.decode(text);
+        decoded.map_err(|_| Error::invalid_input("the signing secret is not base64"))
+    };
+    if let Some(key) = text.strip_prefix(b"whpk_") {
+        let key = <[u8; 32]>::try_from(decode(key)?).ok();
+        let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
+        let wrong = || Error::invalid_input("the public key is not one of Ed25519");
+        return Ok(Secret::Ed25519(Box::new(key.ok_or_else(wrong)?)));
+    }
+    if text.starts_with(b"whsk_") {
+        let message = "this is the sender's secret key (whsk_); a receiver needs the whpk_ key";
+        return Err(Error::invalid_input(message));
+    }
+    let secret = decode(text.strip_prefix(b"whsec_").unwrap_or(text))?;
+    if !SECRET_BYTES.contains(&secret.len()) {
+        let message = "a secret of Standard Webhooks has 24 to 64 bytes";
+        return Err(Error::invalid_input(message));
+    }
+    hmac_sha256(&secret)
+}
+
+fn not_empty(bytes: &[u8]) -> Result<&[u8]> {
+    if bytes.is_empty() {
+        let message = "the signing secret is empty; with it, anybody could sign";
+        return Err(Error::invalid_input(message));
+    }
+    Ok(bytes)
+}
+
+fn wrong_length() -> Error {
+    Error::invalid_input("the signing secret has a length that HMAC does not take")
 }
 
 impl fmt::Debug for Secret {

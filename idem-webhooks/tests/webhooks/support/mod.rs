@@ -1,6 +1,8 @@
 //! A store with faults, and deliveries.
 
+pub(crate) mod clock;
 pub(crate) mod delivery;
+pub(crate) mod request;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
 //! The identity of an event, for each provider.
 
-use idem_core::{Bytes, MemoryStore, Work};
-use idem_webhooks::http::{HeaderMap, HeaderValue, StatusCode};
-use idem_webhooks::{Answer, Event, Provider, Receiver, Verifier};
+use crate::support::request::{request, signed};
+use idem_core::{MemoryStore, Work};
+use idem_webhooks::http::StatusCode;
+use idem_webhooks::{Event, Provider, Received, Receiver, Verifier};
 
 /// Two deliveries of one event, from another provider.
 async fn twice(
@@ -14,19 +15,15 @@ async fn twice(
     let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "shop").unwrap();
     let mut statuses = [0; 2];
     for ((status, body), extra) in statuses.iter_mut().zip(bodies).zip(extra) {
-        let mut headers: HeaderMap = verifier.sign(body.as_bytes());
-        for (name, value) in extra {
-            headers.insert(*name, HeaderValue::from_str(value).unwrap());
-        }
         let handler = async |event: Event, _: Work| {
             assert!(event.topic().is_some());
             Ok::<_, String>(())
         };
-        let body = Bytes::copy_from_slice(body.as_bytes());
-        let answer = receiver.receive(&headers, body, handler).await;
-        *status = match answer {
-            Answer::Duplicate { .. } => 208,
-            answer => answer.status().as_u16(),
+        let delivery = signed(&verifier, extra, body.as_bytes());
+        let answer = receiver.receive(&delivery, handler).await;
+        *status = match answer.received {
+            Received::Duplicate { .. } => 208,
+            _ => answer.status().as_u16(),
         };
     }
     statuses
@@ -40,27 +37,27 @@ async fn a_stripe_event_is_known_by_its_id_whatever_is_still_pending() {
         )
     };
     let statuses = twice(
-        Provider::Stripe,
+        Provider::stripe(),
         [&[], &[]],
         [&body("evt_1", 2), &body("evt_1", 1)],
     )
     .await;
     assert_eq!(statuses, [200, 208]);
     let statuses = twice(
-        Provider::Stripe,
+        Provider::stripe(),
         [&[], &[]],
         [&body("evt_1", 2), &body("evt_2", 2)],
     )
     .await;
     assert_eq!(statuses, [200, 200]);
     let statuses = twice(
-        Provider::Stripe,
+        Provider::stripe(),
         [&[], &[]],
         [&body("", 1), &body("   ", 1)],
     )
     .await;
     assert_eq!(statuses, [400, 400], "an id of blanks is none");
-    let statuses = twice(Provider::Stripe, [&[], &[]], ["{}", "nonsense"]).await;
+    let statuses = twice(Provider::stripe(), [&[], &[]], ["{}", "nonsense"]).await;
     assert_eq!(statuses, [400, 400]);
 }
 
@@ -73,15 +70,15 @@ async fn a_shopify_event_is_known_by_its_topic_and_id() {
     let same: &[_] = &[one[0], one[1], ("x-shopify-webhook-id", "another delivery")];
     let other: &[_] = &[("x-shopify-topic", "orders/paid"), one[1]];
     assert_eq!(
-        twice(Provider::Shopify, [one, same], ["{}", "{}"]).await,
+        twice(Provider::shopify(), [one, same], ["{}", "{}"]).await,
         [200, 208]
     );
     assert_eq!(
-        twice(Provider::Shopify, [one, other], ["{}", "{}"]).await,
+        twice(Provider::shopify(), [one, other], ["{}", "{}"]).await,
         [200, 200]
     );
     assert_eq!(
-        twice(Provider::Shopify, [&one[..1], &one[1..]], ["{}", "{}"]).await,
+        twice(Provider::shopify(), [&one[..1], &one[1..]], ["{}", "{}"]).await,
         [400, 400]
     );
 }
@@ -90,23 +87,22 @@ async fn a_shopify_event_is_known_by_its_topic_and_id() {
 async fn a_slack_event_is_known_by_its_id() {
     let body =
         |id: &str| format!(r#"{{"event_id":"{id}","event_time":1,"event":{{"type":"message"}}}}"#);
-    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev1")]).await;
+    let statuses = twice(Provider::slack(), [&[], &[]], [&body("Ev1"), &body("Ev1")]).await;
     assert_eq!(statuses, [200, 208]);
-    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev2")]).await;
+    let statuses = twice(Provider::slack(), [&[], &[]], [&body("Ev1"), &body("Ev2")]).await;
     assert_eq!(statuses, [200, 200]);
 }
 
 #[tokio::test]
 async fn slacks_handshake_is_answered_only_if_signed() {
-    let verifier = Verifier::new(Provider::Slack, "secret").unwrap();
+    let verifier = Verifier::new(Provider::slack(), "secret").unwrap();
     let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "team").unwrap();
     let body = r#"{"token":"t","challenge":"3eZbrw1aB1","type":"url_verification"}"#;
     let handler = async |_: Event, _: Work| Err::<(), _>("must not run".to_owned());
-    let signed = verifier.sign(body.as_bytes());
-    let answer = receiver.receive(&signed, body.into(), handler).await;
+    let genuine = signed(&verifier, &[], body.as_bytes());
+    let answer = receiver.receive(&genuine, handler).await;
     assert_eq!(answer.response().body(), "3eZbrw1aB1");
-    let answer = receiver
-        .receive(&HeaderMap::new(), body.into(), handler)
-        .await;
+    let forged = request(&[], body.as_bytes());
+    let answer = receiver.receive(&forged, handler).await;
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
 }

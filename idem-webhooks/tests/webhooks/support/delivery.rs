@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idem_core::{IdempotencyStore, Work};
-use idem_webhooks::http::{HeaderMap, HeaderValue};
+use idem_core::{Bytes, IdempotencyStore, Work};
+use idem_webhooks::http::{HeaderValue, Request};
 use idem_webhooks::{Answer, Event, Provider, Receiver, Verifier, Version, policy};
 
 pub(crate) fn verifier() -> Verifier {
-    Verifier::new(Provider::GitHub, "secret").unwrap()
+    Verifier::new(Provider::github(), "secret").unwrap()
 }
 
 /// The version is the body's first number, of the source `thing`.
@@ -33,11 +33,13 @@ pub(crate) fn receiver(store: impl IdempotencyStore) -> Receiver {
         .with_idempotency(idempotency)
 }
 
-pub(crate) fn headers(id: &str, body: &str) -> HeaderMap {
-    let mut headers = verifier().sign(body.as_bytes());
+pub(crate) fn delivery(id: &str, body: &str) -> Request<Bytes> {
+    let mut delivery = Request::new(Bytes::copy_from_slice(body.as_bytes()));
+    verifier().sign(&mut delivery).unwrap();
+    let headers = delivery.headers_mut();
     headers.insert("x-github-delivery", HeaderValue::from_str(id).unwrap());
     headers.insert("x-github-event", HeaderValue::from_static("push"));
-    headers
+    delivery
 }
 
 /// How often the handler ran to its end.
@@ -54,7 +56,6 @@ impl Handled {
             self.0.fetch_add(1, Ordering::SeqCst);
             Ok(())
         };
-        to.receive(&headers(id, body), body.to_owned().into(), handler)
-            .await
+        to.receive(&delivery(id, body), handler).await
     }
 }

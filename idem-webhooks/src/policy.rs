@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use idem_core::Policy;
 
-/// For how long an event is remembered: 14 days. Every provider here gives up earlier: Stripe
-/// retries for three days, GitHub allows redelivery for three, Shopify retries for four hours,
-/// Slack for one.
+/// For how long an event is remembered: 14 days. Every provider here gives up earlier: Stripe and
+/// the schedule of Standard Webhooks retry for three days, GitHub allows redelivery for three,
+/// Shopify retries for four hours, Slack for one. Senders of AdCP state their own horizon.
 pub const RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// [`Policy::default`] with a retention of [`RETENTION`], for results and failures. An error of the

@@ -1,0 +1,192 @@
+//! [`EventId`]: where a delivery carries the id of its event.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName};
+use idem_core::{Error, Fingerprint, Result};
+use serde_json::Value;
+
+use crate::Rejection;
+use crate::identity::Identity;
+use crate::signature::only;
+
+/// Where a delivery carries the id and the topic of its event, and in which parts two deliveries of
+/// one event must be equal.
+///
+/// ```
+/// use idem_webhooks::{Compared, EventId, http::HeaderName};
+///
+/// let in_header = EventId::header(HeaderName::from_static("x-event-id"));
+/// let in_body = EventId::pointer("/id")
+///     .with_topic_pointer("/type")
+///     .with_compared(Compared::fields(["/type", "/data"]));
+/// ```
+#[derive(Debug, Clone)]
+pub struct EventId {
+    parts: Vec<Source>,
+    topic: Option<Source>,
+    compared: Compared,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Header(HeaderName),
+    Pointer(Cow<'static, str>),
+}
+
+/// What two deliveries of one event must have in common. A delivery with a known id that differs in
+/// it is a conflict, and is not handled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compared {
+    /// All bytes of the body.
+    Bytes,
+    /// The JSON value of the body (RFC 8785): the order of members and white space do not count.
+    Json,
+    /// The JSON values at these pointers (RFC 6901). Leave out what changes between deliveries.
+    Fields(Vec<Cow<'static, str>>),
+    /// Nothing: the id alone decides.
+    Nothing,
+}
+
+impl Compared {
+    /// Compares the JSON values at these pointers.
+    #[must_use]
+    pub fn fields<P: Into<Cow<'static, str>>>(pointers: impl IntoIterator<Item = P>) -> Self {
+        Self::Fields(pointers.into_iter().map(Into::into).collect())
+    }
+
+    pub(crate) fn of(&self, body: &[u8]) -> Result<Fingerprint, Rejection> {
+        let fingerprint = match self {
+            Self::Bytes => return Ok(Fingerprint::raw(body)),
+            Self::Nothing => return Ok(Fingerprint::raw("")),
+            Self::Json => Fingerprint::json(body),
+            Self::Fields(pointers) => Fingerprint::fields(body, pointers),
+        };
+        fingerprint.map_err(|_| Rejection::Malformed)
+    }
+}
+
+impl EventId {
+    /// Takes the id from this header. Compares bodies by their bytes.
+    #[must_use]
+    pub fn header(name: HeaderName) -> Self {
+        Self {
+            parts: vec![Source::Header(name)],
+            topic: None,
+            compared: Compared::Bytes,
+        }
+    }
+
+    /// Takes the id from the JSON body, at this pointer (RFC 6901): a string or an integer.
+    /// Compares bodies by their JSON values.
+    #[must_use]
+    pub fn pointer(pointer: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            parts: vec![Source::Pointer(pointer.into())],
+            topic: None,
+            compared: Compared::Json,
+        }
+    }
+
+    /// Adds a namespace, from this header: ids are unique only within it.
+    #[must_use]
+    pub fn within_header(mut self, name: HeaderName) -> Self {
+        self.parts.insert(0, Source::Header(name));
+        self
+    }
+
+    /// Adds a namespace, from the JSON body: ids are unique only within it.
+    #[must_use]
+    pub fn within_pointer(mut self, pointer: impl Into<Cow<'static, str>>) -> Self {
+        self.parts.insert(0, Source::Pointer(pointer.into()));
+        self
+    }
+
+    /// Reads the topic from this header.
+    #[must_use]
+    pub fn with_topic_header(mut self, name: HeaderName) -> Self {
+        self.topic = Some(Source::Header(name));
+        self
+    }
+
+    /// Reads the topic from the JSON body.
+    #[must_use]
+    pub fn with_topic_pointer(mut self, pointer: impl Into<Cow<'static, str>>) -> Self {
+        self.topic = Some(Source::Pointer(pointer.into()));
+        self
+    }
+
+    /// Sets what two deliveries of one event must have in common.
+    #[must_use]
+    pub fn with_compared(mut self, compared: Compared) -> Self {
+        self.compared = compared;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let sources = self.parts.iter().chain(&self.topic);
+        let own = sources.filter_map(|source| match source {
+            Source::Pointer(pointer) => Some(pointer),
+            Source::Header(_) => None,
+        });
+        let compared = match &self.compared {
+            Compared::Fields(pointers) if pointers.is_empty() => {
+                return Err(Error::invalid_input("no fields are compared"));
+            }
+            Compared::Fields(pointers) => pointers.as_slice(),
+            Compared::Bytes | Compared::Json | Compared::Nothing => &[],
+        };
+        match own.chain(compared).find(|pointer| !is_pointer(pointer)) {
+            None => Ok(()),
+            Some(wrong) => Err(Error::invalid_input(format!(
+                "{wrong:?} is not a JSON Pointer (RFC 6901)"
+            ))),
+        }
+    }
+
+    /// Identifies the event of a delivery whose signature was valid.
+    pub(crate) fn identify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Identity, Rejection> {
+        let is_in_body = |source: &Source| matches!(source, Source::Pointer(_));
+        let json: Value = match self.parts.iter().chain(&self.topic).any(is_in_body) {
+            true => serde_json::from_slice(body).map_err(|_| Rejection::Malformed)?,
+            false => Value::Null,
+        };
+        let id = self.parts.iter().map(|part| {
+            // A blank id is one that the sender forgot to fill in: all such events would be one.
+            let id = part.read(headers, &json).map_err(|()| Rejection::NoId)?;
+            id.filter(|id| !id.trim().is_empty()).ok_or(Rejection::NoId)
+        });
+        let id = id.collect::<Result<_, _>>()?;
+        let topic = self.topic.as_ref();
+        let topic = topic.map_or(Ok(None), |source| source.read(headers, &json));
+        Ok(Identity {
+            id,
+            topic: topic.map_err(|()| Rejection::Malformed)?,
+            fingerprint: self.compared.of(body)?,
+        })
+    }
+}
+
+impl Source {
+    fn read(&self, headers: &HeaderMap, json: &Value) -> Result<Option<String>, ()> {
+        match self {
+            Self::Header(name) => Ok(only(headers, name)?.map(Into::into)),
+            Self::Pointer(pointer) => Ok(json.pointer(pointer).and_then(text)),
+        }
+    }
+}
+
+/// Returns a string, or an integer in digits.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn is_pointer(text: &str) -> bool {
+    let mut escapes = text.split('~').skip(1);
+    (text.is_empty() || text.starts_with('/')) && escapes.all(|after| after.starts_with(['0', '1']))
+}

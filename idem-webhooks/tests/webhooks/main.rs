@@ -1,0 +1,11 @@
+//! Webhooks of every provider.
+
+mod adcp;
+mod cloud_events;
+mod custom;
+mod providers;
+mod receiver;
+mod signatures;
+mod standard_webhooks;
+mod support;
+mod twilio;
