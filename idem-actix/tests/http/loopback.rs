@@ -1,0 +1,232 @@
+//! Real connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix_web::HttpResponse;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::StatusCode;
+use idem_http::HttpPolicy;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::support::{Answer, App, Received, layer, post, send_to, until};
+
+/// Opens a connection and sends the head of a keyed request.
+pub(crate) async fn connect(address: SocketAddr, more: &str) -> TcpStream {
+    connect_with("idempotency-key: a\r\n", address, more).await
+}
+
+async fn connect_with(key: &str, address: SocketAddr, more: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST /orders HTTP/1.1\r\nhost: a\r\nx-account: a\r\ncontent-type: application/json\r\n\
+         {key}{more}"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Reads until the answer ends with this.
+pub(crate) async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut read = Vec::new();
+    while !read.ends_with(end.as_bytes()) {
+        read.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(read).unwrap()
+}
+
+pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
+    read_until(stream, "\r\n\r\n").await
+}
+
+/// Reads until the connection ends, in whatever way.
+pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    let _ = stream.read_to_end(&mut read).await;
+    String::from_utf8(read).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_disconnects_mid_way_finds_the_answer_on_retry() {
+    let gate = Arc::new(Semaphore::new(0));
+    let waits = Arc::clone(&gate);
+    let app = App::new(layer(HttpPolicy::ietf()), move |_| {
+        let gate = Arc::clone(&waits);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            "done"
+        }
+    });
+    // The future of the middleware is dropped, as a server does it for a client that is gone.
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { app.send(post("a", "{}")).await }
+    });
+    app.until_runs(1).await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let stream = connect_with(
+        "idempotency-key: b\r\n",
+        app.serve(),
+        "content-length: 2\r\n\r\n{}",
+    );
+    let stream = stream.await;
+    app.until_runs(2).await;
+    drop(stream);
+    gate.add_permits(2);
+    for key in ["a", "b"] {
+        until(async || app.send(post(key, "{}")).await.status == StatusCode::OK).await;
+        let retry = app.send(post(key, "{}")).await;
+        assert!(retry.is_replayed());
+        assert_eq!(retry.text(), "done");
+    }
+    assert_eq!(app.runs(), 2);
+}
+
+/// Sets its flag when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn without_a_key_a_handler_ends_with_its_client() {
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_dropped);
+    let app = App::new(layer(HttpPolicy::ietf()), move |_| {
+        let guard = Dropped(Arc::clone(&flag));
+        async move {
+            std::future::pending::<()>().await;
+            drop(guard);
+        }
+    });
+    let stream = connect_with("", app.serve(), "content-length: 2\r\n\r\n{}").await;
+    app.until_runs(1).await;
+    drop(stream);
+    until(async || is_dropped.load(Ordering::SeqCst)).await;
+}
+
+#[tokio::test]
+async fn without_a_key_the_handler_reads_the_body_while_it_arrives() {
+    let app = App::new(layer(HttpPolicy::ietf()), |received: Received| async {
+        let echoed = received
+            .payload
+            .map(|piece| piece.map_err(actix_web::Error::from));
+        HttpResponse::Ok().streaming(echoed)
+    });
+    let head = "transfer-encoding: chunked\r\n\r\n3\r\none\r\n";
+    let mut stream = connect_with("", app.serve(), head).await;
+    read_until(&mut stream, "3\r\none\r\n").await;
+    stream.write_all(b"3\r\ntwo\r\n0\r\n\r\n").await.unwrap();
+    read_until(&mut stream, "3\r\ntwo\r\n0\r\n\r\n").await;
+}
+
+#[tokio::test]
+async fn a_client_that_disconnects_before_its_body_is_sent_leaves_nothing() {
+    let app = App::counting(layer(HttpPolicy::ietf()));
+    let address = app.serve();
+    let stream = connect(address, "content-length: 2\r\n\r\n{").await;
+    drop(stream);
+    let answer = app.send(post("a", "[]")).await;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::CREATED, "run 1")
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_at_once_still_has_a_head() {
+    let app = App::new(layer(HttpPolicy::ietf()), |_| async {
+        let broken = [Err::<Bytes, _>(std::io::Error::other("broken"))];
+        HttpResponse::Ok().streaming(stream::iter(broken))
+    });
+    let mut stream = connect(app.serve(), "content-length: 2\r\n\r\n{}").await;
+    let answer = read_to_end(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_64_racing_clients_one_request_is_handled_and_all_get_its_answer() {
+    let app = App::counting(layer(HttpPolicy::ietf()));
+    let addresses = [app.serve(), app.serve()];
+    let racing = (0..64).map(|client| {
+        tokio::spawn(async move {
+            loop {
+                let request = post("a", "{\"amount\": 1}");
+                let answer = send_to(addresses[client % 2], request).await.unwrap();
+                if answer.status != StatusCode::CONFLICT {
+                    return answer;
+                }
+            }
+        })
+    });
+    let answers = futures_util::future::join_all(racing.collect::<Vec<_>>()).await;
+    let answers: Vec<Answer> = answers.into_iter().map(Result::unwrap).collect();
+    let is_right =
+        |answer: &Answer| answer.text() == "run 1" && answer.status == StatusCode::CREATED;
+    assert!(answers.iter().all(is_right));
+    let fresh = answers.iter().filter(|answer| !answer.is_replayed());
+    assert_eq!((fresh.count(), app.runs()), (1, 1));
+}
+
+/// Switches to a protocol that echoes.
+async fn echo(received: Received) -> HttpResponse {
+    let echoed = received
+        .payload
+        .map(|piece| piece.map_err(actix_web::Error::from));
+    let mut response = HttpResponse::SwitchingProtocols();
+    response.upgrade("websocket").streaming(echoed)
+}
+
+#[tokio::test]
+async fn a_connection_is_upgraded_through_the_middleware() {
+    let app = App::new(layer(HttpPolicy::ietf()), echo);
+    let address = app.serve();
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    for (runs, key) in ["", "idempotency-key: a\r\n", "idempotency-key: a\r\n"]
+        .into_iter()
+        .enumerate()
+    {
+        let mut stream = connect_with(key, address, upgrade).await;
+        let head = read_head(&mut stream).await;
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        for _ in 0..2 {
+            stream.write_all(b"ping").await.unwrap();
+            read_until(&mut stream, "ping").await;
+        }
+        assert_eq!(app.runs(), runs + 1, "it was not sealed");
+    }
+}
+
+#[tokio::test]
+async fn a_body_counts_beside_the_offer_of_an_upgrade() {
+    let app = App::counting(layer(HttpPolicy::ietf()));
+    let address = app.serve();
+    let offer = "connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\n";
+    for (body, status) in [("{}", "201"), ("[]", "422")] {
+        let mut stream = connect(address, &format!("{offer}{body}")).await;
+        let head = read_head(&mut stream).await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn events_arrive_while_the_stream_is_open() {
+    let app = App::new(layer(HttpPolicy::ietf()), |_| async {
+        let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from("data: 1\n\n"))]);
+        let open = first.chain(stream::pending());
+        HttpResponse::Ok()
+            .content_type("text/event-stream")
+            .streaming(open)
+    });
+    let mut stream = connect(app.serve(), "content-length: 2\r\n\r\n{}").await;
+    let answer = read_until(&mut stream, "data: 1\n\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
