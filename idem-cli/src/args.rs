@@ -1,12 +1,14 @@
 //! The command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    completions, doctor, expire_abandoned, ls, man, migrate, purge, show, stats, step, watch,
+    completions, doctor, expire_abandoned, ls, man, migrate, purge, rewrap, show, stats, step,
+    watch,
 };
 use crate::url::StoreUrl;
 use crate::when;
@@ -71,6 +73,13 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "NAME", global = true, env = "IDEM_CACHE_NAMESPACE")]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     cache_namespace: Option<String>,
+
+    /// The file with the keys of encrypted results: on each line an id, and 32 bytes as base64. The
+    /// first key encrypts.
+    ///
+    /// The variable IDEM_KEYS may hold the same text in place of a file.
+    #[arg(long, value_name = "FILE", global = true, env = "IDEM_KEYS_FILE")]
+    pub(crate) keys: Option<PathBuf>,
 
     /// PostgreSQL: keeps no prepared statements, for PgBouncer before 1.21 and similar poolers in
     /// transaction mode.
@@ -187,6 +196,8 @@ pub(crate) enum Command {
     Delete(step::Options),
     /// Deletes the records and watermarks whose retention has ended.
     Purge(purge::Options),
+    /// Re-encrypts all sealed records under the first of the keys.
+    Rewrap(rewrap::Options),
     /// Fails the abandoned claims that must not run again.
     ExpireAbandoned(expire_abandoned::Options),
     /// Counts records by state, operation and age.

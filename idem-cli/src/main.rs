@@ -17,6 +17,7 @@ mod commands;
 mod confirm;
 mod doctor;
 mod failure;
+mod keys;
 mod masked;
 mod output;
 mod text;

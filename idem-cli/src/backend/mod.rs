@@ -26,6 +26,7 @@ use idem_core::IdempotencyStore;
 use crate::args::StoreArgs;
 use crate::doctor::Findings;
 use crate::failure::{Failure, Result};
+use crate::keys;
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,12 +120,21 @@ impl Kind {
     }
 }
 
-/// Opens the store.
+/// Opens the store, behind its keys if there are any.
 ///
 /// # Errors
 ///
-/// A usage error for a bad URL or a missing feature; the store's own errors.
+/// A usage error for a bad URL, a missing feature or bad keys; the store's own errors.
 pub(crate) async fn open(args: &StoreArgs) -> Result<Arc<dyn IdempotencyStore>> {
+    keys::in_front(args, open_bare(args).await?)
+}
+
+/// Opens the store as it is.
+///
+/// # Errors
+///
+/// As for [`open`].
+pub(crate) async fn open_bare(args: &StoreArgs) -> Result<Arc<dyn IdempotencyStore>> {
     let store = connect(args, Purpose::Use).await?.store();
     #[cfg(feature = "redis")]
     return cache::in_front(args, store);

@@ -10,6 +10,7 @@ pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod purge;
+pub(crate) mod rewrap;
 pub(crate) mod schema;
 #[cfg(feature = "console")]
 pub(crate) mod serve;
@@ -48,6 +49,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit> {
             Box::pin(step::run(store, &options, step::Kind::Delete, output)).await
         }
         Command::Purge(options) => Box::pin(purge::run(store, &options, output)).await,
+        Command::Rewrap(options) => Box::pin(rewrap::run(store, &options, output)).await,
         Command::ExpireAbandoned(options) => {
             Box::pin(expire_abandoned::run(store, &options, output)).await
         }

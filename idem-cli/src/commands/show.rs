@@ -1,7 +1,11 @@
 //! `idem show`.
 
 use idem_core::admin::{AuditEntry, AuditOutcome, RecordSummary};
-use idem_core::{Failure as Failed, IdempotencyStoreExt, Metadata, Record, Response, StalePolicy};
+use idem_core::wrappers::protected::is_encrypted;
+use idem_core::{
+    Error, ErrorKind, Failure as Failed, IdempotencyStoreExt, Metadata, Record, Response,
+    StalePolicy,
+};
 use serde_json::{Value, json};
 
 use crate::args::{KeyArgs, StoreArgs};
@@ -33,9 +37,8 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     // An unreadable record has a summary, and an error instead of a result.
     let (record, unreadable) = match store.get(&key).await {
         Ok(record) => (record, None),
-        Err(error) if error.kind() == idem_core::ErrorKind::Corrupt => {
-            (None, Some(error.to_string()))
-        }
+        // Encrypted under a key that is not among those of `--keys`.
+        Err(error) if is_unreadable(&error) && summary.is_some() => (None, Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
     let history = store.history(&key).await?;
@@ -52,6 +55,8 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
             .as_ref()
             .map_or(Value::Null, |record| result(record, secrets)),
     );
+    let is_sealed = record.as_ref().is_some_and(is_encrypted);
+    value.insert("is_encrypted".to_owned(), json!(is_sealed));
     value.insert("unreadable".to_owned(), json!(unreadable));
     let entries: Vec<_> = history.iter().map(|entry| secrets.audit(entry)).collect();
     value.insert("history".to_owned(), json!(entries));
@@ -65,6 +70,9 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
             ))?;
         }
         match &record {
+            Some(record) if is_encrypted(record) => output.line(
+                "\nThe result is encrypted; `--keys FILE`, or IDEM_KEYS_FILE, names its keys.",
+            )?,
             Some(Record::Completed(done)) => print_response(&done.response, output, secrets)?,
             Some(Record::Failed(failed)) => print_failure(&failed.failure, output, secrets)?,
             _ => {}
@@ -77,6 +85,10 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
         )),
         false => Ok(Exit::Done),
     }
+}
+
+fn is_unreadable(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Misconfigured)
 }
 
 fn result(record: &Record, secrets: Secrets) -> Value {

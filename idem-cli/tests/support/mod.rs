@@ -61,7 +61,15 @@ impl Ran {
 /// Runs the program on the store at this URL, without the variables of the tests' own environment.
 pub(crate) fn idem_at(url: &str, variables: &[(&str, &str)], args: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
-    for name in ["TABLE", "SCHEMA", "UNPREPARED", "TIMEOUT", "WHO"] {
+    for name in [
+        "TABLE",
+        "SCHEMA",
+        "UNPREPARED",
+        "TIMEOUT",
+        "WHO",
+        "KEYS",
+        "KEYS_FILE",
+    ] {
         command.env_remove(format!("IDEM_{name}"));
     }
     command.env("IDEM_STORE", url);
@@ -91,6 +99,11 @@ impl File {
 
     pub(crate) fn url(&self) -> String {
         url(&self.folder)
+    }
+
+    /// Returns the folder that the file is in.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     pub(crate) fn idem(&self, args: &[&str]) -> Ran {

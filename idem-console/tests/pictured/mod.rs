@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_core::admin::{
-    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary,
+    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
 };
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Failure, Fingerprint, IdempotencyStore, Key, Limits,
@@ -59,6 +59,10 @@ impl RecordAdmin for Aged {
 
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         self.store.force(step).await
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        self.store.rewrite(rewrite).await
     }
 }
 
