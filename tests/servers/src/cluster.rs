@@ -89,7 +89,8 @@ impl Cluster {
         self.node(node).map(Node::freeze)
     }
 
-    pub(crate) fn thaw(&mut self, node: usize) -> Result<()> {
+    /// Lets a frozen node continue.
+    pub fn thaw(&mut self, node: usize) -> Result<()> {
         self.node(node).map(Node::thaw)
     }
 
@@ -98,7 +99,7 @@ impl Cluster {
     ///
     /// Galera: fails if the others are no majority. Redis: a master with a running replica waits
     /// for that replica's takeover and comes back as its replica. A master without one comes back
-    /// with its data on disk, which in a fast cluster is nothing.
+    /// with its data on disk, which in a fast cluster is nothing. Patroni: another node has to lead.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         self.node(node)?.stop()?;
         let may_return = self.server.may_return;
@@ -113,6 +114,30 @@ impl Cluster {
     /// nodes, including itself. Frozen nodes do not count as running.
     pub fn wait_for_size(&self, size: usize) -> Result<()> {
         wait_for_size(&self.nodes, size)
+    }
+
+    /// Starts a killed node on the same port and data, and does not wait for it: while no other node
+    /// runs, it may be one that must not lead.
+    pub fn start_again(&mut self, node: usize) -> Result<()> {
+        self.node(node)?.stop()?;
+        self.nodes[node].spawn()
+    }
+
+    /// Starts the nodes again on their data after all of them have ended, and waits until they are a
+    /// cluster. Galera: the node with the latest write comes first, as its manual says of a crash of
+    /// all nodes (<https://galeracluster.com/library/documentation/crash-recovery.html>).
+    pub fn recover(&mut self) -> Result<()> {
+        for node in &mut self.nodes {
+            node.stop()?;
+        }
+        (self.server.recover)(&mut self.nodes)?;
+        self.wait_for_size(self.nodes.len())
+    }
+
+    /// Returns the running nodes with their numbers.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (usize, &Node)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| node.is_running())
     }
 
     fn node(&mut self, node: usize) -> Result<&mut Node> {

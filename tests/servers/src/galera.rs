@@ -1,5 +1,7 @@
+use std::fs;
 use std::path::Path;
 
+use crate::error::Doing;
 use crate::mariadb::{self, client};
 use crate::node::Node;
 use crate::tools::{ask, on_path};
@@ -44,6 +46,7 @@ pub(crate) const SERVER: Server = Server {
     is_ready,
     begin,
     may_return,
+    recover,
     check,
     ..mariadb::SERVER
 };
@@ -85,6 +88,48 @@ fn begin(nodes: &mut [Node]) -> Result<()> {
 /// A killed node has to leave before it can come back.
 fn may_return(_node: &Node, others: &[&Node]) -> Result<()> {
     check(others, others.len())
+}
+
+/// Starts the node with the latest write as a new cluster, which the others join.
+fn recover(nodes: &mut [Node]) -> Result<()> {
+    let positions = nodes.iter_mut().map(position);
+    let positions = positions.collect::<Result<Vec<_>>>()?;
+    let latest = (0..nodes.len()).max_by_key(|node| positions[*node]);
+    let (before, latest) = nodes.split_at_mut(latest.unwrap_or_default());
+    let Some((latest, after)) = latest.split_first_mut() else {
+        return Ok(());
+    };
+    // The node cannot know that it has the latest write.
+    let state = latest.folder.path().join("data/grastate.dat");
+    let text = fs::read_to_string(&state).doing(|| format!("cannot read {}", state.display()))?;
+    let text = text.replace("safe_to_bootstrap: 0", "safe_to_bootstrap: 1");
+    latest.folder.write("data/grastate.dat", &text)?;
+    latest.role = "--wsrep-new-cluster";
+    latest.spawn()?;
+    latest.role = "";
+    latest.wait_ready()?;
+    for node in before.iter_mut().chain(after) {
+        node.spawn()?;
+        node.wait_ready()?;
+    }
+    Ok(())
+}
+
+/// Returns the number of the last write that the node has on disk.
+fn position(node: &mut Node) -> Result<i64> {
+    node.role = "--wsrep-recover";
+    let mut command = node.server_command();
+    node.role = "";
+    let output = command.output();
+    let output = output.doing(|| format!("cannot run {}", command.get_program().display()))?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    // `WSREP: Recovered position: ` and the cluster, a colon and the number.
+    let mut positions = log
+        .lines()
+        .filter_map(|line| line.split_once("Recovered position: "))
+        .filter_map(|(_, position)| position.trim().rsplit_once(':')?.1.parse().ok());
+    let number = positions.next_back();
+    number.ok_or_else(|| Error::failed(format!("{}: no position in its log:\n{log}", node.url)))
 }
 
 fn check(running: &[&Node], size: usize) -> Result<()> {

@@ -3,9 +3,9 @@
 //! Each database comes from the first of these sources that has it: a URL in the environment
 //! (`IDEM_POSTGRES_URL`), a container if an engine answers, programs on this machine, and the
 //! distribution's packages. Packages are installed on demand, on Debian and Ubuntu as root. Those
-//! of MySQL and Valkey are only unpacked, into their own folder, without root; cargo builds the
-//! stand-in for MongoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one
-//! source.
+//! of MySQL, Valkey and Patroni are only unpacked, into their own folder, without root; cargo builds
+//! the stand-ins for MongoDB and DynamoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`,
+//! `packages`) forces one source.
 //!
 //! A test that needs any server calls [`url_for`]. A test that kills its server starts a private
 //! one:
@@ -35,9 +35,12 @@
 //! Each database has one file: describe it as a [`Server`] and add a line to the table in
 //! `servers.rs`.
 
+mod built;
 mod cluster;
 mod container;
+mod dynamodb;
 mod error;
+mod etcd;
 mod finder;
 mod folder;
 mod galera;
@@ -50,6 +53,7 @@ mod nats;
 mod node;
 mod options;
 mod packages;
+mod patroni;
 mod pgbouncer;
 mod port;
 mod postgres;
@@ -60,6 +64,7 @@ mod secantus;
 mod sentinel;
 mod server;
 mod servers;
+mod standby;
 mod state;
 mod tools;
 mod unpacked;
@@ -72,7 +77,9 @@ pub use finder::{Finder, Source, start_private, start_private_cluster};
 pub use instance::Instance;
 pub use options::{Durability, Options, Transport};
 pub use packages::{install, is_installed};
+pub use patroni::Patroni;
 pub use sentinel::RedisSentinel;
 pub use server::{Product, Server, variable};
 pub use servers::{server, servers};
+pub use standby::PostgresStandby;
 pub use state::{Record, State, missing_reason, url_for};

@@ -1,14 +1,16 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::server::{Image, Tls};
+use crate::server::{Image, Setting, Tls};
 use crate::tools::{ask, decoded, parse, tool};
 use crate::{Product, Result, Server};
 
 /// The accounts of every server with MySQL's protocol: user and database `idem`, password `idem`.
 /// One statement per line. An anonymous user at `localhost` would take precedence over one at `%`,
 /// so all three are named.
-pub(crate) const ACCOUNTS: &str = "\
+macro_rules! accounts {
+    () => {
+        "\
 FLUSH PRIVILEGES;
 CREATE DATABASE IF NOT EXISTS idem;
 CREATE USER IF NOT EXISTS 'idem'@'%' IDENTIFIED BY 'idem';
@@ -17,7 +19,12 @@ CREATE USER IF NOT EXISTS 'idem'@'127.0.0.1' IDENTIFIED BY 'idem';
 GRANT ALL PRIVILEGES ON *.* TO 'idem'@'%' WITH GRANT OPTION;
 GRANT ALL PRIVILEGES ON *.* TO 'idem'@'localhost' WITH GRANT OPTION;
 GRANT ALL PRIVILEGES ON *.* TO 'idem'@'127.0.0.1' WITH GRANT OPTION;
-";
+"
+    };
+}
+pub(crate) use accounts;
+
+pub(crate) const ACCOUNTS: &str = accounts!();
 
 /// Starts a container with these accounts: the image's own variables create a user without the
 /// privileges that tests need.
@@ -53,6 +60,8 @@ pub(crate) const SERVER: Server = Server {
                     --ssl-key={folder}/server.key",
         scheme: None,
     }),
+    // Of two with one name the later counts.
+    setting: Setting::Arguments("--{name}={value}"),
     image: Some(Image {
         environment: &[
             ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),

@@ -34,7 +34,7 @@ pub(crate) const SERVER: Server = Server {
                    if (!db.hello().isWritablePrimary) quit(1); print(db.version())\"",
         ..Image::new("mongo:8.0", PORT)
     }),
-    install: |_, progress| secantus::install(progress),
+    install: |_, progress| secantus::BUILT.install(progress),
     is_ready,
     ..Server::new("mongo", probe)
 };

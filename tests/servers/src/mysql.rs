@@ -2,7 +2,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Server;
-use crate::mariadb::{self, ACCOUNTS, WITH_ACCOUNTS, probe};
+use crate::mariadb::{self, ACCOUNTS, WITH_ACCOUNTS, accounts, probe};
 use crate::server::Image;
 use crate::tools::run;
 use crate::unpacked::Unpacked;
@@ -20,7 +20,10 @@ pub(crate) const SERVER: Server = Server {
     cached: Some("mysql/usr/sbin"),
     programs: &["mysqld"],
     url: mariadb::SERVER.url,
-    files: mariadb::SERVER.files,
+    files: &[(
+        "accounts.sql",
+        concat!("SET SESSION sql_log_bin = 0;\n", accounts!()),
+    )],
     setup: &[
         "mysqld --no-defaults --basedir={programs}/.. --datadir={folder}/data \
              --tmpdir={folder} --secure-file-priv=NULL --initialize-insecure \
@@ -28,9 +31,11 @@ pub(crate) const SERVER: Server = Server {
              --innodb-flush-method=nosync",
     ],
     // The accounts are created at each start, before the server takes connections: it cannot create
-    // them while it creates the data.
+    // them while it creates the data. They are not in its binary log: each server of a group has its
+    // own.
     arguments: "--no-defaults --basedir={programs}/.. --datadir={folder}/data \
                 --tmpdir={folder} --secure-file-priv=NULL \
+                --plugin-dir={programs}/../lib/mysql/plugin \
                 --pid-file={folder}/server-pid --socket={folder}/s \
                 --bind-address=127.0.0.1 --port={port} \
                 --init-file={folder}/accounts.sql --performance-schema=OFF",
@@ -41,6 +46,7 @@ pub(crate) const SERVER: Server = Server {
            --innodb-buffer-pool-size=64M --innodb-redo-log-capacity=32M",
     durable: "--innodb-buffer-pool-size=1G --innodb-redo-log-capacity=1G",
     tls: mariadb::SERVER.tls,
+    setting: mariadb::SERVER.setting,
     image: Some(Image {
         environment: &[("MYSQL_ALLOW_EMPTY_PASSWORD", "1"), ("ACCOUNTS", ACCOUNTS)],
         arguments: &["sh", "-c", WITH_ACCOUNTS, "sh", "mysqld"],

@@ -10,7 +10,7 @@ use crate::container::Engine;
 use crate::error::Doing;
 use crate::folder::{Folder, is_in_use};
 use crate::port::Reservation;
-use crate::process::{children, send, wait_until};
+use crate::process::{children, inside, send, wait_until};
 use crate::server::{Setting, words};
 use crate::tools::{decoded, parse, run, tool};
 use crate::watchdog::NOTE;
@@ -192,7 +192,13 @@ impl Node {
                 command.args(words(line).map(|word| set(word, setting)));
             }
         }
-        command
+        let Some(wrapper) = &self.options.wrapper else {
+            return command;
+        };
+        let mut wrapped = Command::new(wrapper);
+        wrapped.arg(command.get_program()).args(command.get_args());
+        self.folder.settle(&mut wrapped);
+        wrapped
     }
 
     /// Writes its files and creates its data.
@@ -278,7 +284,8 @@ impl Node {
     }
 
     /// Sends SIGKILL to the server, then to the processes that it had started, which in PostgreSQL
-    /// would otherwise continue until they notice. No process of it runs when this returns.
+    /// would otherwise continue until they notice, and under Patroni go on. No process of it runs
+    /// when this returns.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let Some(main) = &self.process else {
             return Ok(());
@@ -289,7 +296,13 @@ impl Node {
         started
             .into_iter()
             .for_each(|child| send(child, Signal::KILL));
-        let gone = wait_until(TIME_TO_STOP, || !is_in_use(self.folder.path()));
+        let folder = self.folder.path();
+        let gone = wait_until(TIME_TO_STOP, || {
+            inside(folder)
+                .into_iter()
+                .for_each(|rest| send(rest, Signal::KILL));
+            !is_in_use(folder)
+        });
         let survived = || Error::failed(format!("{} survived SIGKILL", self.server.name));
         gone.then_some(()).ok_or_else(survived)
     }
@@ -311,9 +324,10 @@ impl Node {
     fn send(&self, signal: Signal) {
         if let Some(main) = self.process.as_ref().map(Child::id) {
             send(main, signal);
-            children(main)
-                .into_iter()
-                .for_each(|child| send(child, signal));
+            let others = children(main).into_iter();
+            others
+                .chain(inside(self.folder.path()))
+                .for_each(|other| send(other, signal));
         }
     }
 

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 /// Whether committed data must outlive a crash of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -29,6 +31,7 @@ pub struct Options {
     pub(crate) transport: Transport,
     pub(crate) upstream: Option<String>,
     pub(crate) settings: Vec<(String, String)>,
+    pub(crate) wrapper: Option<PathBuf>,
 }
 
 impl Options {
@@ -51,10 +54,19 @@ impl Options {
         self
     }
 
-    /// Sets the URL of the server behind this one (PgBouncer), or watched by it (Redis Sentinel).
+    /// Sets the URL of the server behind this one (PgBouncer, Patroni), or watched by it (Redis
+    /// Sentinel).
     #[must_use]
     pub fn with_upstream(mut self, url: impl Into<String>) -> Self {
         self.upstream = Some(url.into());
+        self
+    }
+
+    /// Starts the server's programs by another one, such as a tracer. It gets the server's command
+    /// as its arguments, at each start, and has to become it (`exec "$@"`).
+    #[must_use]
+    pub fn with_wrapper(mut self, program: impl Into<PathBuf>) -> Self {
+        self.wrapper = Some(program.into());
         self
     }
 

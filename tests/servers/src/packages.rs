@@ -43,6 +43,12 @@ pub(crate) fn install_for(server: &Server, progress: fn(&str)) -> Result<()> {
     }
 }
 
+/// Unpacks the programs of a server, and installs nothing.
+pub(crate) fn unpack_for(server: &Server, progress: fn(&str)) -> Result<()> {
+    let missing = || Error::missing(format!("no package brings {}", server.product));
+    server.unpacked.ok_or_else(missing)?.install(progress)
+}
+
 /// Installs packages of Debian or Ubuntu, without recommended packages and without starting
 /// services.
 ///

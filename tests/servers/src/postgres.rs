@@ -43,7 +43,7 @@ pub(crate) const SERVER: Server = Server {
 };
 
 /// A missing login, or a missing database, hides only the version.
-fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
+pub(crate) fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
     let version = psql(url, programs, "SHOW server_version").or_else(|_| {
         let mut is_ready = tool(programs, &["pg_isready"]);
         ask(is_ready.args(["-q", "-d", plain(url)]))
@@ -52,7 +52,7 @@ fn probe(server: &Server, url: &str, programs: &Path) -> Result<Product> {
 }
 
 /// Creates the database at the first start.
-fn is_ready(node: &Node) -> Result<()> {
+pub(crate) fn is_ready(node: &Node) -> Result<()> {
     let programs = node.programs();
     if psql(&node.url, programs, "SELECT 1").is_ok() {
         return Ok(());

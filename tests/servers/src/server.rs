@@ -1,13 +1,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::node::Node;
-use crate::tools::{connect, environment, find, holds};
+use crate::tools::{connect, environment, find, holds, tool};
 use crate::unpacked::{self, Unpacked};
-use crate::{ErrorKind, Result, packages};
+use crate::{Error, ErrorKind, Result, packages};
 
 /// One database: how to find, install, start and reach it. Everything else (ports, folders,
 /// waiting, killing, stopping, containers) is common to all.
@@ -67,6 +68,8 @@ pub struct Server {
     pub(crate) begin: fn(&mut [Node]) -> Result<()>,
     /// Fails while a stopped node cannot start again beside the other running ones.
     pub(crate) may_return: fn(&Node, &[&Node]) -> Result<()>,
+    /// Forms the cluster again of nodes that have all ended.
+    pub(crate) recover: fn(&mut [Node]) -> Result<()>,
     /// Fails, with the reason, if a running node takes no requests or does not see exactly this
     /// number of nodes.
     pub(crate) check: fn(&[&Node], usize) -> Result<()>,
@@ -140,6 +143,7 @@ impl Server {
             is_ready: |_| Ok(()),
             begin: launch,
             may_return: |_, _| Ok(()),
+            recover: |_| Err(Error::failed("its nodes cannot all end and go on")),
             check: |_, _| Ok(()),
         }
     }
@@ -172,10 +176,28 @@ impl Server {
             .or_else(|| self.stand_in?.programs())
     }
 
+    /// Returns a command that runs the first of these programs that came with the server, with the
+    /// libraries of an unpacked one, or that is on `$PATH`.
+    pub fn tool(&self, names: &[&str]) -> Command {
+        tool(&self.programs().unwrap_or_default(), names)
+    }
+
     /// Returns the server whose programs are in that folder: this one or its stand-in.
     pub(crate) fn in_folder(&'static self, folder: &Path) -> &'static Self {
         let other = self.stand_in.filter(|_| !holds(folder, self.programs));
         other.unwrap_or(self)
+    }
+
+    /// Installs or unpacks its programs if this machine lacks them, and reports long actions.
+    ///
+    /// # Errors
+    ///
+    /// An error when they cannot be had.
+    pub fn provide(&self, progress: fn(&str)) -> Result<()> {
+        match self.programs() {
+            Some(_) => Ok(()),
+            None => (self.install)(self, progress),
+        }
     }
 
     /// Returns how to install it, for the message when it is missing.

@@ -1,6 +1,6 @@
 use crate::{
-    Error, Result, Server, galera, mariadb, mongo, mssql, mysql, nats, pgbouncer, postgres, redis,
-    redis_cluster, sentinel, valkey,
+    Error, Result, Server, dynamodb, etcd, galera, mariadb, mongo, mssql, mysql, nats, patroni,
+    pgbouncer, postgres, redis, redis_cluster, sentinel, standby, valkey,
 };
 
 /// The databases: one file and one line each. A server in front of another comes after it.
@@ -15,6 +15,7 @@ static SERVERS: &[&Server] = &[
     &valkey::SERVER,
     &redis_cluster::SERVER,
     &mongo::SERVER,
+    &dynamodb::SERVER,
     &nats::SERVER,
 ];
 
@@ -30,7 +31,13 @@ pub fn servers() -> &'static [&'static Server] {
 ///
 /// An error when there is none.
 pub fn server(name: &str) -> Result<&'static Server> {
-    let mut known = SERVERS.iter().copied().chain([&sentinel::SERVER]);
+    let private = [
+        &sentinel::SERVER,
+        &standby::SERVER,
+        &etcd::SERVER,
+        &patroni::SERVER,
+    ];
+    let mut known = SERVERS.iter().copied().chain(private);
     known.find(|server| server.name == name).ok_or_else(|| {
         let known: Vec<_> = SERVERS.iter().map(|server| server.name).collect();
         Error::failed(format!(

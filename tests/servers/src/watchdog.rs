@@ -19,7 +19,8 @@ pub(crate) const NOTE: &str = "pid";
 pub(crate) const REMOVE: &str = "remove.sh";
 
 /// `$1` is the server's folder, and `$2` is the number of the signal to try first. A frozen process
-/// receives it when it continues. A zombie has ended, although nobody may ever reap it.
+/// receives it when it continues. A zombie has ended, although nobody may ever reap it. Processes
+/// that a server has started and left work in the folder, too.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
@@ -39,6 +40,16 @@ for pid in $pids; do
         sleep 0.05
     done
     runs "$pid" && kill -s KILL "$pid"
+done
+folder=$(cd "$1" && pwd -P)
+left() {
+    find /proc/[0-9]*/cwd -maxdepth 0 -lname "$folder/*" 2> /dev/null | cut -d / -f 3
+}
+polls=100
+while [ -n "$folder" ] && pids=$(left) && [ -n "$pids" ] && [ "$polls" -gt 0 ]; do
+    polls=$((polls - 1))
+    kill -s KILL $pids 2> /dev/null
+    sleep 0.05
 done
 rm -rf "$1"
 "#;
@@ -95,6 +106,10 @@ mod tests {
             nodes.push(child);
         }
         send(nodes[1].id(), Signal::STOP);
+        // One that a node has started, and whose number nobody knows.
+        let mut left = Command::new("sleep");
+        left.arg("600").current_dir(folder.path().join("1"));
+        nodes.push(left.spawn().unwrap());
         let mut watchdog = Watchdog::start(folder.path(), Signal::TERM.as_raw()).unwrap();
         // The system does the same when the process with the other end is gone.
         drop(watchdog.child.stdin.take());

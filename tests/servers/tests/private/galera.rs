@@ -11,6 +11,7 @@ const TABLE: &str = "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1
 pub(crate) const TRIALS: &[(&str, Run)] = cases![
     two_nodes_go_on_without_a_killed_one_which_then_joins_again,
     a_node_that_is_left_without_a_majority_refuses,
+    nodes_that_were_all_killed_go_on_from_the_latest_write,
     a_dropped_cluster_leaves_neither_servers_nor_folders,
 ];
 
@@ -52,6 +53,21 @@ fn a_node_that_is_left_without_a_majority_refuses() -> Outcome {
     let refused = query(cluster.url(0), "INSERT INTO t VALUES (2)");
     assert!(refused.is_err(), "a minority took a write");
     assert!(cluster.restart(1).is_err(), "there is no majority to join");
+    Ok(())
+}
+
+fn nodes_that_were_all_killed_go_on_from_the_latest_write() -> Outcome {
+    let mut cluster = start_private_cluster("galera", &Options::new())?;
+    query(cluster.url(0), TABLE)?;
+    // The first node, which a start prefers, misses a write.
+    cluster.kill(0)?;
+    query(cluster.url(2), "INSERT INTO t VALUES (2)")?;
+    cluster.kill(1)?;
+    cluster.kill(2)?;
+    cluster.recover()?;
+    for node in 0..cluster.nodes() {
+        assert_eq!(sum(&cluster, node)?, "3", "node {node}");
+    }
     Ok(())
 }
 

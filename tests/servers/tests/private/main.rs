@@ -3,10 +3,12 @@
 //! Debian.
 
 mod common;
+mod dynamodb;
 mod galera;
 mod mongo;
 mod mysql;
 mod nats;
+mod patroni;
 mod pgbouncer;
 mod postgres;
 mod redis;
@@ -40,11 +42,13 @@ fn main() {
         all.extend(common::trials(database));
     }
     all.extend(trials("pgbouncer", "psql", pgbouncer::TRIALS));
+    all.extend(trials("patroni", "psql", patroni::TRIALS));
     all.extend(trials("galera", "mariadb", galera::TRIALS));
     all.extend(trials("redis", "redis-cli", redis::TRIALS));
     all.extend(trials("redis-cluster", "redis-cli", redis_cluster::TRIALS));
     // There is no client, so this names a program that every machine has.
     all.extend(trials("mongo", "bash", mongo::TRIALS));
+    all.extend(trials("dynamodb", "true", dynamodb::TRIALS));
     all.extend(trials("nats", "true", nats::TRIALS));
     libtest_mimic::run(&Arguments::from_args(), all).exit();
 }
