@@ -286,6 +286,12 @@ impl Context {
         eventually::eventually(self.profile.max_wait(), "the lease ends", ask).await
     }
 
+    /// Waits until what has ended has also ended for a client with a wrong clock, as far as the
+    /// profile lets it be wrong.
+    pub async fn pass_clock_skew(&self) {
+        tokio::time::sleep(self.profile.clock_skew()).await;
+    }
+
     /// Waits until the key has no live record.
     ///
     /// # Errors

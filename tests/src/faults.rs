@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
+use idem_core::admin::{
+    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
+};
 use idem_core::{
     Advance, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error,
     ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result,
@@ -203,5 +205,10 @@ impl RecordAdmin for LosesAnswers {
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         let inner = self.inner.admin().ok_or_else(nothing)?;
         self.deliver(inner.force(step).await)
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.deliver(inner.rewrite(rewrite).await)
     }
 }

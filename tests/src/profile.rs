@@ -16,7 +16,7 @@ pub enum Promise {
     /// An acknowledged completion outlives the death of every process that embeds the store.
     Durable,
     /// A clock other than the client's decides about expiry: a client with a wrong clock changes
-    /// nothing.
+    /// nothing, except by the [`clock_skew`](Profile::clock_skew) of a profile that has one.
     ServerClock,
     /// Clients reach the store over TCP, so that a proxy can be put in between.
     Network,
@@ -97,6 +97,9 @@ pub struct Profile {
     shortest_lease: Duration,
     max_wait: Duration,
     clock_tick: Duration,
+    clock_skew: Duration,
+    asks_again: bool,
+    caches: bool,
 }
 
 impl Profile {
@@ -110,6 +113,9 @@ impl Profile {
             shortest_lease: Duration::from_millis(60),
             max_wait: Duration::from_secs(30),
             clock_tick: Duration::from_micros(1),
+            clock_skew: Duration::ZERO,
+            asks_again: false,
+            caches: false,
         }
     }
 
@@ -235,6 +241,31 @@ impl Profile {
         self
     }
 
+    /// Sets by how much a client whose machine has a wrong clock may be wrong about the store's
+    /// clock; zero by default. A server that decides without a clock of its own leaves the instants
+    /// to its clients, who know its clock only by its answers.
+    #[must_use]
+    pub fn with_clock_skew(mut self, skew: Duration) -> Self {
+        self.clock_skew = skew;
+        self
+    }
+
+    /// Lets a claim change a record and answer with what another caller has left of it: the store
+    /// writes with one statement and reads with another.
+    #[must_use]
+    pub fn with_claims_that_ask_again(mut self) -> Self {
+        self.asks_again = true;
+        self
+    }
+
+    /// Lets stored results come from a cache, which answers with the instant of the database and the
+    /// age of its entry, by two clocks.
+    #[must_use]
+    pub fn with_cache(mut self) -> Self {
+        self.caches = true;
+        self
+    }
+
     /// Returns whether this is promised.
     #[must_use]
     pub fn promises(&self, promise: Promise) -> bool {
@@ -256,10 +287,28 @@ impl Profile {
         self.shortest_lease
     }
 
+    /// Returns whether a claim may answer with what another caller has left after it.
+    #[must_use]
+    pub fn claims_ask_again(&self) -> bool {
+        self.asks_again
+    }
+
+    /// Returns whether stored results come from a cache.
+    #[must_use]
+    pub fn caches(&self) -> bool {
+        self.caches
+    }
+
     /// Returns how long the store's clock shows the same instant.
     #[must_use]
     pub fn clock_tick(&self) -> Duration {
         self.clock_tick
+    }
+
+    /// Returns by how much a client with a wrong clock may be wrong about the store's clock.
+    #[must_use]
+    pub fn clock_skew(&self) -> Duration {
+        self.clock_skew
     }
 
     /// Returns how long a case waits.

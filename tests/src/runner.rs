@@ -117,6 +117,7 @@ struct Suite {
     product: Option<Product>,
     broken: Option<String>,
     own_cases: &'static [Case],
+    only: Option<Promise>,
     tally: Tally,
 }
 
@@ -143,6 +144,7 @@ impl Suite {
             product,
             broken,
             own_cases: target.own_cases,
+            only: target.only,
             tally: Tally::default(),
         }
     }
@@ -165,7 +167,12 @@ impl Suite {
             Trial::ignorable_test(name, run).with_ignored_flag(ignored)
         };
         let mut trials: Vec<_> = self.fatal().into_iter().collect();
-        trials.extend(cases().chain(self.own_cases).map(case_trial));
+        let is_wanted = |case: &&Case| {
+            self.only
+                .is_none_or(|promise| case.needs.contains(&promise))
+        };
+        let cases = cases().filter(is_wanted).chain(self.own_cases);
+        trials.extend(cases.map(case_trial));
         let selected = trials
             .iter()
             .filter(|trial| !arguments.is_filtered_out(trial));

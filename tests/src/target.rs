@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::{Case, Harness};
+use crate::{Case, Harness, Promise};
 
 /// One line: why a backend cannot be tested here, and how to change that.
 #[derive(Debug, Clone)]
@@ -35,6 +35,7 @@ pub struct Target {
     name: String,
     factory: Factory,
     pub(crate) own_cases: &'static [Case],
+    pub(crate) only: Option<Promise>,
 }
 
 impl Target {
@@ -54,6 +55,7 @@ impl Target {
             name: name.into(),
             factory: Box::new(factory),
             own_cases: &[],
+            only: None,
         }
     }
 
@@ -61,6 +63,14 @@ impl Target {
     #[must_use]
     pub fn with_cases(mut self, cases: &'static [Case]) -> Self {
         self.own_cases = cases;
+        self
+    }
+
+    /// Runs only those cases of the suite that need this promise, for a target whose other cases
+    /// another target runs. Default: all cases.
+    #[must_use]
+    pub fn with_only(mut self, promise: Promise) -> Self {
+        self.only = Some(promise);
         self
     }
 

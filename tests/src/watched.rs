@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
+use idem_core::admin::{
+    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
+};
 use idem_core::{
     Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error,
     ErrorKind, Failure, Finish, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response,
@@ -215,5 +217,10 @@ impl<S: IdempotencyStore + ?Sized> RecordAdmin for Watched<S> {
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         let inner = self.inner.admin().ok_or_else(nothing)?;
         self.during("force", inner.force(step)).await
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        let inner = self.inner.admin().ok_or_else(nothing)?;
+        self.during("rewrite", inner.rewrite(rewrite)).await
     }
 }

@@ -1,4 +1,4 @@
-//! The suite against the memory store of `idem-core`, plain and behind TCP.
+//! The suite against the memory store of `idem-core`, plain, behind TCP, and behind wrappers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,7 +9,8 @@ use idem_conformance::idem_core::wrappers::SingleFlight;
 use idem_conformance::idem_core::{BatchStore, BoxError, IdempotencyStore, MemoryStore};
 use idem_conformance::remote::RemoteHarness;
 use idem_conformance::{
-    Batched, Harness, Missing, Product, Profile, Target, async_trait, main as conformance,
+    Batched, Harness, Missing, Product, Profile, Protected, Target, async_trait,
+    main as conformance,
 };
 
 #[derive(Default)]
@@ -124,5 +125,7 @@ fn main() -> ExitCode {
     let shared = Target::new("single-flight", shared);
     let one_lane = || async { Ok(Batched::new(Memory::default())) };
     let one_lane = Target::new("memory-one-lane", one_lane);
-    conformance(vec![memory, remote, shared, one_lane])
+    let protected = || async { Ok(Protected::new(Memory::default())) };
+    let protected = Target::new("memory-protected", protected);
+    conformance(vec![memory, remote, shared, one_lane, protected])
 }

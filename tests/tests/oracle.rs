@@ -1,381 +1,313 @@
-//! The oracle accepts the answers of a correct store and names the rule that a wrong one breaks.
+//! The oracle accepts the answers of a correct store, and refuses those of a wrong one.
 
 mod support;
 
-use std::time::Duration;
+use idem_conformance::spec::{Answer, Op};
+use support::{AHEAD, FP, LONG, MILLI, Script, claim};
 
-use idem_conformance::history::{Answer, Op};
-use idem_conformance::oracle::{Rule, judge};
-use support::{bad, claim, completed, good, retrying, sealed, step, unknown};
+use Answer::{AlreadySealed, Done, Lost, Unknown};
 
-use Answer::{Acquired, AlreadySealed, Done, InFlight, Lost};
+/// Leases of 100 ms: what the scripts call an instant is a millisecond.
+const LEASE: i64 = 100 * MILLI;
 
-#[test]
-fn one_winner_and_its_replay_are_right() {
-    good(&[
-        claim(1, (0, 10), Acquired(1)),
-        claim(2, (1, 9), InFlight(1)),
-        sealed(Op::Complete, 1, 1, (11, 20), "r", Done),
-        claim(3, (15, 25), InFlight(1)),
-        claim(4, (21, 30), completed(1, "r")),
-        claim(5, (200, 210), Acquired(2)),
-    ]);
+/// Calls of one key, by millisecond. A claim under `at` has that instant as its token.
+#[derive(Default)]
+struct Story(Script);
+
+fn token(at: i64) -> i64 {
+    at * MILLI + AHEAD
+}
+
+fn span((from, to): (i64, i64)) -> (i64, i64) {
+    (from * MILLI, to * MILLI)
+}
+
+fn completed(at: i64, seal: u64) -> Answer {
+    Answer::Completed {
+        tok: token(at),
+        seal,
+    }
+}
+
+impl Story {
+    /// A claim that is acquired at this instant, for the n-th time since the key was fresh.
+    fn acquire(self, times: (i64, i64), attempt: u64, at: i64, n: u32) -> Self {
+        Self(self.0.acquire(span(times), attempt, at * MILLI, LEASE, n))
+    }
+
+    /// A claim with this answer.
+    fn claim(self, times: (i64, i64), attempt: u64, answer: Answer) -> Self {
+        let op = claim(FP, LEASE);
+        Self(self.0.call(span(times), (attempt, 0), op, None, answer))
+    }
+
+    /// A claim that finds the holder of this instant.
+    fn in_flight(self, times: (i64, i64), attempt: u64, at: i64) -> Self {
+        let (tok, lease_end) = (token(at), token(at) + LEASE);
+        self.claim(times, attempt, Answer::InFlight { tok, lease_end })
+    }
+
+    /// A claim without an answer.
+    fn unknown(self, begins: i64, attempt: u64) -> Self {
+        self.claim((begins, begins + 1), attempt, Unknown)
+    }
+
+    /// A call of the holder since this instant.
+    fn hold(self, times: (i64, i64), (attempt, at): (u64, i64), op: Op, answer: Answer) -> Self {
+        let holder = (attempt, token(at));
+        Self(self.0.call(span(times), holder, op, None, answer))
+    }
+
+    fn complete(self, times: (i64, i64), holder: (u64, i64), seal: u64, answer: Answer) -> Self {
+        self.hold(times, holder, Op::Complete { seal, ret: LEASE }, answer)
+    }
+}
+
+#[track_caller]
+fn right(story: &Story) {
+    assert!(story.0.is_accepted(), "a right history");
+}
+
+#[track_caller]
+fn wrong(story: &Story) {
+    assert!(!story.0.is_accepted(), "a wrong history");
+}
+
+/// A claim at 5 that holds the key.
+fn held() -> Story {
+    Story::default().acquire((0, 10), 1, 5, 1)
 }
 
 #[test]
-fn a_retention_may_end_by_a_tick_of_the_stores_clock_too_early() {
-    let history = [
-        claim(1, (0, 10), Acquired(1)),
-        sealed(Op::Complete, 1, 1, (11, 20), "r", Done),
-        claim(2, (105, 108), Acquired(2)),
-    ];
-    let rules = |nanos| {
-        let violations = judge(&history, Duration::from_nanos(nanos));
-        violations
-            .iter()
-            .map(|found| found.rule)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(rules(2), [Rule::SecondWinner, Rule::ReplayMissed]);
-    assert_eq!(rules(3), []);
+fn one_winner_and_its_replay_are_right() {
+    let story = held().in_flight((6, 9), 2, 5);
+    let story = story.complete((11, 20), (1, 5), 7, Done);
+    let story = story
+        .in_flight((15, 25), 3, 5)
+        .claim((21, 30), 4, completed(5, 7));
+    right(&story.acquire((200, 210), 5, 205, 1));
 }
 
 #[test]
 fn keys_are_judged_apart() {
-    let mut other = claim(2, (0, 10), Acquired(1));
-    other.call.key = "other".to_owned();
-    good(&[claim(1, (0, 10), Acquired(1)), other]);
+    let of_two = |key: &str| {
+        let mut story = held().acquire((0, 10), 2, 7, 1);
+        key.clone_into(&mut story.0.0[1].invocation.k);
+        story
+    };
+    right(&of_two("other"));
+    wrong(&of_two("k"));
 }
 
 #[test]
-fn one_token_for_two_attempts_is_wrong() {
-    bad(
-        Rule::TokenGivenTwice,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            claim(2, (0, 10), Acquired(1)),
-        ],
-    );
+fn one_token_belongs_to_one_attempt() {
+    wrong(&held().acquire((0, 10), 2, 5, 1));
+    let again = |attempt| {
+        let acquired = Answer::Acquired {
+            tok: token(5),
+            n: 1,
+            lease_end: token(25) + LEASE,
+        };
+        held().claim((20, 30), attempt, acquired)
+    };
+    right(&again(1));
+    wrong(&again(2));
 }
 
 #[test]
-fn one_attempt_may_be_told_of_its_token_twice() {
-    good(&[
-        claim(1, (0, 10), Acquired(1)),
-        claim(1, (20, 30), Acquired(1)),
-    ]);
+fn tokens_grow() {
+    let second = |tok| {
+        let acquired = Answer::Acquired {
+            tok,
+            n: 2,
+            lease_end: token(205) + LEASE,
+        };
+        held().claim((200, 210), 2, acquired)
+    };
+    wrong(&second(token(4)));
+    right(&second(token(205)));
 }
 
 #[test]
-fn a_token_that_does_not_grow_is_wrong() {
-    bad(
-        Rule::TokenDidNotGrow,
-        &[
-            claim(1, (0, 10), Acquired(5)),
-            claim(2, (200, 210), Acquired(4)),
-        ],
-    );
+fn claims_at_the_same_time_may_come_in_any_order() {
+    let story = Story::default()
+        .acquire((0, 20), 1, 15, 1)
+        .acquire((0, 12), 2, 4, 1);
+    right(&story.hold((5, 14), (2, 4), Op::Release, Done));
 }
 
 #[test]
-fn tokens_of_claims_at_the_same_time_may_be_in_any_order() {
-    let release = step(Op::Release, 2, 4, (5, 8), Done);
-    good(&[
-        claim(1, (0, 20), Acquired(5)),
-        claim(2, (0, 4), Acquired(4)),
-        release,
-    ]);
+fn a_takeover_comes_after_the_lease() {
+    wrong(&held().acquire((20, 30), 2, 25, 2));
+    right(&held().acquire((90, 110), 2, 107, 2));
 }
 
 #[test]
-fn a_second_winner_within_the_lease_is_wrong() {
-    bad(
-        Rule::SecondWinner,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            claim(2, (20, 30), Acquired(2)),
-        ],
-    );
+fn a_renewal_protects_if_it_was_acknowledged() {
+    let renewed = |answer| {
+        let renewal = held().hold((50, 60), (1, 5), Op::Renew { lease: LEASE }, answer);
+        renewal.acquire((110, 120), 2, 115, 2)
+    };
+    wrong(&renewed(Done));
+    right(&renewed(Unknown));
 }
 
 #[test]
-fn a_takeover_after_the_lease_is_right() {
-    good(&[
-        claim(1, (0, 10), Acquired(1)),
-        claim(2, (90, 101), Acquired(2)),
-    ]);
-}
-
-#[test]
-fn a_takeover_within_a_renewed_lease_is_wrong() {
-    bad(
-        Rule::SecondWinner,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            step(Op::Renew, 1, 1, (50, 60), Done),
-            claim(2, (110, 120), Acquired(2)),
-        ],
-    );
-}
-
-#[test]
-fn a_renewal_without_answer_protects_nobody() {
-    good(&[
-        claim(1, (0, 10), Acquired(1)),
-        step(Op::Renew, 1, 1, (50, 60), unknown()),
-        claim(2, (110, 120), Acquired(2)),
-    ]);
-}
-
-#[test]
-fn a_winner_after_a_release_is_right_and_so_if_it_had_no_answer() {
-    for answer in [Done, unknown()] {
-        good(&[
-            claim(1, (0, 10), Acquired(1)),
-            step(Op::Release, 1, 1, (11, 15), answer),
-            claim(2, (12, 20), Acquired(2)),
-        ]);
+fn a_release_frees_the_key_also_without_an_answer() {
+    for answer in [Done, Unknown] {
+        let story = held().hold((11, 15), (1, 5), Op::Release, answer);
+        right(&story.acquire((12, 20), 2, 16, 1));
     }
-}
-
-#[test]
-fn a_winner_before_the_release_was_asked_for_is_wrong() {
-    bad(
-        Rule::SecondWinner,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            claim(2, (11, 15), Acquired(2)),
-            step(Op::Release, 1, 1, (20, 25), Lost),
-        ],
-    );
+    let story = held().acquire((11, 15), 2, 13, 1);
+    wrong(&story.hold((20, 25), (1, 5), Op::Release, Lost));
 }
 
 #[test]
 fn only_a_claim_that_says_so_retries_a_failure() {
-    let failed = [
-        claim(1, (0, 10), Acquired(1)),
-        sealed(Op::Fail, 1, 1, (11, 15), "no", Done),
-    ];
-    let again = claim(2, (20, 30), Acquired(2));
-    good(&[failed.as_slice(), &[retrying(again.clone())]].concat());
-    bad(Rule::SecondWinner, &[failed.as_slice(), &[again]].concat());
-}
-
-#[test]
-fn a_winner_after_a_completion_is_wrong_even_if_the_lease_is_over() {
-    bad(
-        Rule::SecondWinner,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            sealed(Op::Complete, 1, 1, (95, 120), "r", Done),
-            claim(2, (100, 110), Acquired(2)),
-        ],
-    );
-}
-
-#[test]
-fn a_claim_without_answer_explains_a_missing_winner_never_a_second() {
-    good(&[
-        claim(1, (0, u64::MAX), unknown()),
-        claim(2, (5, 10), InFlight(1)),
-    ]);
-    bad(
-        Rule::SecondWinner,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            claim(3, (0, u64::MAX), unknown()),
-            claim(2, (20, 30), Acquired(2)),
-        ],
-    );
-}
-
-#[test]
-fn a_loser_of_nobody_is_wrong() {
-    bad(Rule::LoserWithoutWinner, &[claim(1, (0, 10), InFlight(1))]);
-    bad(
-        Rule::LoserWithoutWinner,
-        &[
-            claim(1, (0, 10), InFlight(1)),
-            claim(2, (20, 30), unknown()),
-        ],
-    );
-}
-
-/// The first claim acquired the key under 1, and its lease ended before its answer came.
-#[test]
-fn a_claim_that_outlived_its_lease_may_have_won_unseen() {
-    let seen = claim(2, (60, 70), InFlight(1));
-    let next = claim(3, (120, 130), Acquired(2));
-    good(&[claim(1, (0, 140), InFlight(2)), seen.clone(), next.clone()]);
-    for too_quick_or_too_early in [
-        claim(1, (50, 140), InFlight(2)),
-        claim(1, (0, 140), InFlight(1)),
-        claim(1, (80, 190), InFlight(2)),
-    ] {
-        bad(
-            Rule::LoserWithoutWinner,
-            &[too_quick_or_too_early, seen.clone(), next.clone()],
-        );
-    }
-}
-
-#[test]
-fn success_of_somebody_who_never_claimed_is_wrong() {
-    bad(
-        Rule::DoneWithoutClaim,
-        &[step(Op::Renew, 1, 1, (0, 10), Done)],
-    );
-    bad(
-        Rule::DoneWithoutClaim,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            step(Op::Renew, 2, 1, (20, 30), Done),
-        ],
-    );
-}
-
-#[test]
-fn success_of_an_old_holder_is_wrong() {
-    for op in [Op::Complete, Op::Fail, Op::Release, Op::Renew] {
-        bad(
-            Rule::DoneAfterLoss,
-            &[
-                claim(1, (0, 10), Acquired(1)),
-                claim(2, (101, 110), Acquired(2)),
-                step(op, 1, 1, (120, 130), Done),
-            ],
-        );
-    }
-}
-
-#[test]
-fn a_late_holder_may_succeed_while_nobody_has_won() {
-    good(&[
-        claim(1, (0, 10), Acquired(1)),
-        sealed(Op::Complete, 1, 1, (150, 160), "r", Done),
-        claim(2, (161, 170), completed(1, "r")),
-    ]);
-}
-
-#[test]
-fn losing_to_somebody_is_right_and_to_nobody_is_wrong() {
-    let lost = sealed(Op::Complete, 1, 1, (120, 130), "r", Lost);
-    good(&[
-        claim(1, (0, 10), Acquired(1)),
-        claim(2, (101, 110), Acquired(2)),
-        lost.clone(),
-    ]);
-    good(&[
-        claim(1, (0, 10), Acquired(1)),
-        claim(2, (101, u64::MAX), unknown()),
-        lost.clone(),
-    ]);
-    bad(
-        Rule::LostWithoutReason,
-        &[claim(1, (0, 10), Acquired(1)), lost.clone()],
-    );
-    bad(
-        Rule::LostWithoutReason,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            lost,
-            claim(2, (131, 140), Acquired(2)),
-        ],
-    );
-}
-
-#[test]
-fn two_results_under_one_token_are_wrong() {
-    let first = [
-        claim(1, (0, 10), Acquired(1)),
-        sealed(Op::Complete, 1, 1, (11, 20), "r", Done),
-    ];
-    let same = sealed(Op::Complete, 1, 1, (21, 30), "r", Done);
-    let refused = sealed(Op::Complete, 1, 1, (21, 30), "s", AlreadySealed);
-    good(&[first.as_slice(), &[same, refused]].concat());
-    for other in [
-        sealed(Op::Complete, 1, 1, (21, 30), "s", Done),
-        sealed(Op::Fail, 1, 1, (21, 30), "r", Done),
-    ] {
-        bad(Rule::SealedTwice, &[first.as_slice(), &[other]].concat());
-    }
-}
-
-#[test]
-fn a_replay_of_something_else_is_wrong() {
-    let history = |token, text: &str| {
-        [
-            claim(1, (0, 10), Acquired(1)),
-            sealed(Op::Complete, 1, 1, (11, 20), "r", Done),
-            claim(2, (21, 30), completed(token, text)),
-        ]
+    let again = |retry, answer| {
+        let failure = Op::Fail { seal: 3, ret: LONG };
+        let story = held().hold((11, 15), (1, 5), failure, Done);
+        let op = Op::Claim {
+            fp: FP,
+            lease: LEASE,
+            ret: LONG,
+            takeover: true,
+            retry,
+        };
+        Story(story.0.call(span((20, 30)), (2, 0), op, None, answer))
     };
-    good(&history(1, "r"));
-    bad(Rule::ReplayOfNothing, &history(1, "s"));
-    bad(Rule::ReplayOfNothing, &history(2, "r"));
-}
-
-#[test]
-fn a_replay_of_a_completion_without_answer_is_right_but_not_before_it_was_asked_for() {
-    let completion = sealed(Op::Complete, 1, 1, (50, u64::MAX), "r", unknown());
-    let history = |span| {
-        let won = claim(1, (0, 10), Acquired(1));
-        [won, completion.clone(), claim(2, span, completed(1, "r"))]
+    let acquired = Answer::Acquired {
+        tok: token(25),
+        n: 2,
+        lease_end: token(25) + LEASE,
     };
-    good(&history((60, 70)));
-    bad(Rule::ReplayOfNothing, &history((20, 30)));
-}
-
-#[test]
-fn a_replay_of_a_refused_completion_is_wrong() {
-    bad(
-        Rule::ReplayOfNothing,
-        &[
-            claim(1, (0, 10), Acquired(1)),
-            claim(2, (101, 110), Acquired(2)),
-            sealed(Op::Complete, 1, 1, (111, 120), "r", Lost),
-            claim(3, (121, 130), completed(1, "r")),
-        ],
-    );
+    let failed = Answer::Failed {
+        tok: token(5),
+        seal: 3,
+    };
+    right(&again(true, acquired.clone()));
+    wrong(&again(false, acquired));
+    right(&again(false, failed.clone()));
+    wrong(&again(true, failed));
 }
 
 #[test]
 fn a_claim_after_a_completion_gets_it_until_the_retention_ends() {
-    let history = |span, answer| {
-        [
-            claim(1, (0, 10), Acquired(1)),
-            sealed(Op::Complete, 1, 1, (11, 20), "r", Done),
-            claim(2, span, answer),
-        ]
+    let after = |times, answer| {
+        let done = held().complete((11, 20), (1, 5), 7, Done);
+        done.claim(times, 2, answer)
     };
-    bad(Rule::ReplayMissed, &history((30, 40), InFlight(1)));
-    bad(Rule::ReplayMissed, &history((30, 40), Acquired(2)));
-    good(&history((15, 40), InFlight(1)));
-    good(&history((30, 111), Acquired(2)));
-    good(&history((30, 40), unknown()));
+    let in_flight = Answer::InFlight {
+        tok: token(5),
+        lease_end: token(5) + LEASE,
+    };
+    let acquired = |at| Answer::Acquired {
+        tok: token(at),
+        n: 1,
+        lease_end: token(at) + LEASE,
+    };
+    right(&after((30, 40), completed(5, 7)));
+    right(&after((15, 40), in_flight.clone()));
+    wrong(&after((30, 40), in_flight));
+    wrong(&after((30, 40), acquired(35)));
+    right(&after((30, 118), acquired(116)));
+    right(&after((30, 40), Unknown));
 }
 
 #[test]
-fn a_claim_after_a_failure_gets_it_unless_it_was_retried() {
-    let failed = Answer::Failed(1, "no".to_owned());
-    let history = |last| {
-        [
-            claim(1, (0, 10), Acquired(1)),
-            sealed(Op::Fail, 1, 1, (11, 20), "no", Done),
-            last,
-        ]
+fn a_claim_without_answer_explains_a_missing_winner_never_a_second() {
+    right(&Story::default().unknown(0, 1).in_flight((5, 10), 2, 2));
+    wrong(&held().unknown(0, 3).acquire((20, 30), 2, 25, 1));
+}
+
+#[test]
+fn a_loser_of_nobody_is_wrong() {
+    wrong(&Story::default().in_flight((0, 10), 1, 2));
+    let asked_later = Story::default().in_flight((0, 10), 1, 2);
+    wrong(&asked_later.unknown(20, 2));
+}
+
+#[test]
+fn success_of_somebody_who_does_not_hold_is_wrong() {
+    let renew = || Op::Renew { lease: LEASE };
+    wrong(&Story::default().hold((0, 10), (1, 5), renew(), Done));
+    wrong(&held().hold((20, 30), (2, 5), renew(), Done));
+    right(&held().hold((20, 30), (1, 5), renew(), Done));
+}
+
+#[test]
+fn success_of_an_old_holder_is_wrong() {
+    let late = |op, answer| {
+        let taken = held().acquire((106, 115), 2, 110, 2);
+        taken.hold((120, 130), (1, 5), op, answer)
     };
-    good(&history(claim(2, (30, 40), failed)));
-    bad(
-        Rule::ReplayMissed,
-        &history(claim(2, (30, 40), InFlight(1))),
-    );
-    let retry = retrying(claim(3, (21, 29), Acquired(2)));
-    good(
-        &[
-            history(claim(2, (30, 40), InFlight(2))).as_slice(),
-            &[retry],
-        ]
-        .concat(),
-    );
+    for op in [
+        Op::Complete { seal: 7, ret: LONG },
+        Op::Fail { seal: 7, ret: LONG },
+        Op::Release,
+        Op::Renew { lease: LEASE },
+    ] {
+        wrong(&late(op.clone(), Done));
+        right(&late(op, Lost));
+    }
+}
+
+#[test]
+fn a_late_holder_succeeds_while_nobody_has_won() {
+    let late = |answer, seal| {
+        let story = held().complete((150, 160), (1, 5), 7, answer);
+        story.claim((161, 170), 2, completed(5, seal))
+    };
+    right(&late(Done, 7));
+    wrong(&late(Done, 8));
+    wrong(&late(Lost, 7));
+}
+
+#[test]
+fn losing_to_somebody_is_right_and_to_nobody_is_wrong() {
+    let lost = |story: Story| story.complete((120, 130), (1, 5), 7, Lost);
+    right(&lost(held().acquire((106, 115), 2, 110, 2)));
+    right(&lost(held().unknown(106, 2)));
+    wrong(&lost(held()));
+    wrong(&lost(held()).acquire((131, 140), 2, 135, 2));
+}
+
+#[test]
+fn one_token_has_one_result() {
+    let again = |op, answer| {
+        let done = held().complete((11, 20), (1, 5), 7, Done);
+        done.hold((21, 30), (1, 5), op, answer)
+    };
+    let complete = |seal| Op::Complete { seal, ret: LEASE };
+    let fail = || Op::Fail {
+        seal: 7,
+        ret: LEASE,
+    };
+    right(&again(complete(7), Done));
+    right(&again(complete(8), AlreadySealed));
+    right(&again(fail(), AlreadySealed));
+    wrong(&again(complete(8), Done));
+    wrong(&again(fail(), Done));
+    wrong(&again(complete(7), AlreadySealed));
+}
+
+#[test]
+fn a_replay_is_of_what_was_stored_under_its_token() {
+    let replay = |at, seal| {
+        let done = held().complete((11, 20), (1, 5), 7, Done);
+        done.claim((21, 30), 2, completed(at, seal))
+    };
+    right(&replay(5, 7));
+    wrong(&replay(5, 8));
+    wrong(&replay(6, 7));
+}
+
+#[test]
+fn a_completion_without_answer_may_be_replayed_but_not_before_it_was_asked_for() {
+    let replay = |times| {
+        let asked = held().complete((50, 51), (1, 5), 7, Unknown);
+        asked.claim(times, 2, completed(5, 7))
+    };
+    right(&replay((60, 70)));
+    wrong(&replay((20, 30)));
 }

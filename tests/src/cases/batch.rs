@@ -1,10 +1,13 @@
 //! Batches: each item has its own answer, the same as the single operation's. Laws 1 to 6 and 11.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use idem_core::limits::MAX_BATCH;
-use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Failure, Finish, Response};
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, ErrorKind, FailedPolicy, Failure, Finish, Response,
+};
 use rand::seq::SliceRandom;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -13,7 +16,7 @@ use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
 use crate::secrets::secret;
-use crate::{CaseError, CaseResult, Context, expect};
+use crate::{CaseError, CaseResult, Context, expect, race};
 
 cases! { LAW01, law 1:
     a_batch_acquires_a_key_once_however_often_it_is_in [Batch],
@@ -30,6 +33,8 @@ cases! { LAW02, law 2:
 cases! { LAW06, law 6:
     a_batch_of_claims_sent_twice_gets_its_claims_back [Batch],
     a_batch_of_completions_answers_each_by_itself [Batch],
+    a_result_that_expires_at_once_is_not_lost_in_a_batch [Batch],
+    a_failure_that_is_retried_at_once_is_not_lost_in_a_batch [Batch],
     a_batch_of_completions_sent_twice_succeeds_twice [Batch],
     a_batch_completes_fails_and_releases_as_single_steps_do [Batch],
     a_batch_of_failures_and_releases_answers_each_by_itself [Batch],
@@ -44,7 +49,7 @@ fn outcomes(answers: Vec<idem_core::Result<ClaimOutcome>>) -> CaseResult<Vec<Cla
     answers.into_iter().map(|answer| Ok(answer?)).collect()
 }
 
-fn completion(claim: &idem_core::Claim, body: &str) -> Finish {
+fn completion(claim: &Claim, body: &str) -> Finish {
     Finish::Complete {
         claim: claim.clone(),
         response: Response::new(200, secret(body)),
@@ -257,6 +262,78 @@ async fn a_batch_of_completions_answers_each_by_itself(cx: &Context) -> CaseResu
     Ok(())
 }
 
+/// Returns a claim that is lost.
+async fn released(cx: &Context, round: u32) -> CaseResult<Claim> {
+    let key = cx.key(format!("gone-{round}"));
+    let claim = cx.claim(&cx.request(&key)).await?;
+    cx.store().release(&claim).await?;
+    Ok(claim)
+}
+
+/// A store that sends the batch again because of the lost claim no longer finds the other's result.
+async fn a_result_that_expires_at_once_is_not_lost_in_a_batch(cx: &Context) -> CaseResult {
+    const ROUNDS: u32 = 60;
+    let (store, purging) = (cx.open_batch().await?, cx.open().await?);
+    let purges = async {
+        let asked_again = AtomicU64::new(0);
+        loop {
+            race::ask(&asked_again, || purging.delete_expired(100)).await?;
+            tokio::task::yield_now().await;
+        }
+    };
+    let rounds = async {
+        for round in 0..ROUNDS {
+            let gone = released(cx, round).await?;
+            let short = cx.request(&cx.key(format!("short-{round}")));
+            let short = Finish::Complete {
+                claim: cx.claim(&short).await?,
+                response: Response::new(200, secret("x")),
+                retention: Duration::from_micros(1),
+            };
+            let answers = kinds(&store.finish_many(&[completion(&gone, "x"), short]).await);
+            ensure_eq!(answers, [Some(ErrorKind::ClaimLost), None], "round {round}");
+        }
+        Ok(())
+    };
+    tokio::select! {
+        purged = purges => purged,
+        done = rounds => done,
+    }
+}
+
+/// A store that sends the batch again because of the lost claim finds another's claim in place of the
+/// failure.
+async fn a_failure_that_is_retried_at_once_is_not_lost_in_a_batch(cx: &Context) -> CaseResult {
+    const ROUNDS: u32 = 60;
+    let (store, retrying) = (cx.open_batch().await?, cx.open().await?);
+    let key = |round: u32| cx.key(format!("declined-{round}"));
+    let present = AtomicU32::new(ROUNDS);
+    let retries = async {
+        let asked_again = AtomicU64::new(0);
+        loop {
+            let key = key(present.load(Ordering::Relaxed));
+            let retry = cx.request(&key).with_on_failed(FailedPolicy::Retry);
+            let _ = race::ask(&asked_again, || retrying.claim(&retry)).await?;
+            tokio::task::yield_now().await;
+        }
+    };
+    let rounds = async {
+        for round in 0..ROUNDS {
+            let gone = released(cx, round).await?;
+            let claim = cx.claim(&cx.request(&key(round))).await?;
+            present.store(round, Ordering::Relaxed);
+            let ends = [completion(&gone, "x"), failure(&claim, "declined")];
+            let answers = kinds(&store.finish_many(&ends).await);
+            ensure_eq!(answers, [Some(ErrorKind::ClaimLost), None], "round {round}");
+        }
+        Ok(())
+    };
+    tokio::select! {
+        retried = retries => retried,
+        done = rounds => done,
+    }
+}
+
 async fn a_batch_of_completions_sent_twice_succeeds_twice(cx: &Context) -> CaseResult {
     let store = cx.open_batch().await?;
     let mut completions = Vec::new();
@@ -276,7 +353,7 @@ async fn a_batch_of_completions_sent_twice_succeeds_twice(cx: &Context) -> CaseR
     Ok(())
 }
 
-fn failure(claim: &idem_core::Claim, message: &str) -> Finish {
+fn failure(claim: &Claim, message: &str) -> Finish {
     Finish::Fail {
         claim: claim.clone(),
         failure: Failure::new("declined", secret(message)).with_details(secret("details")),
@@ -284,7 +361,7 @@ fn failure(claim: &idem_core::Claim, message: &str) -> Finish {
     }
 }
 
-fn release(claim: &idem_core::Claim) -> Finish {
+fn release(claim: &Claim) -> Finish {
     Finish::Release {
         claim: claim.clone(),
     }
@@ -303,7 +380,7 @@ async fn a_batch_completes_fails_and_releases_as_single_steps_do(cx: &Context) -
     for at in 0..12 {
         claims.push(cx.claim(&cx.request(&cx.key(at.to_string()))).await?);
     }
-    let ends = |claim: &idem_core::Claim, at: usize| match at % 3 {
+    let ends = |claim: &Claim, at: usize| match at % 3 {
         0 => completion(claim, &at.to_string()),
         1 => failure(claim, &at.to_string()),
         _ => release(claim),
@@ -355,9 +432,10 @@ async fn a_batch_of_failures_and_releases_answers_each_by_itself(cx: &Context) -
     };
     let response = Response::new(200, secret("x"));
     cx.store().complete(done, &response, LONG).await?;
-    cx.store().release(gone).await?;
     let old = cx.stale_claim(&cx.request(&cx.key("taken over"))).await?;
     let held = cx.claim(&cx.request(old.key())).await?;
+    // The last step: a claim of a new key may delete what remains of a released one.
+    cx.store().release(gone).await?;
     let items = [
         failure(open, "1"),
         failure(done, "2"),

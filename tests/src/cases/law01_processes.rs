@@ -1,16 +1,19 @@
 //! Law 1 between processes: the oracle judges their histories.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use idem_core::Key;
 use rand::RngExt;
 
+use super::histories::Histories;
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
-use crate::history::{Answer, Event, of_process};
+use crate::history::{Calls, Head, Seen};
+use crate::spec::Answer;
 use crate::worker::{Report, Step, Storm, Worker};
-use crate::{CaseError, CaseResult, Context, expect, oracle};
+use crate::{CaseResult, Context, expect};
 
 cases! { law 1:
     racing_processes_have_one_winner_for_each_key [SharedBetweenProcesses],
@@ -25,12 +28,18 @@ fn keys(cx: &Context, count: usize) -> Vec<Key> {
         .collect()
 }
 
-/// Starts the storms at the same moment. Returns the reports of all processes, with every broken
-/// rule.
-async fn race(cx: &Context, storm: impl Fn(u32) -> Storm) -> CaseResult<Vec<Event>> {
+/// Starts the storms at the same moment, which are made from the number of the process. Returns the
+/// calls of all processes, which the oracle accepts.
+async fn race(
+    cx: &Context,
+    seed: u64,
+    storm: impl Fn(u32, PathBuf, Head) -> Storm,
+) -> CaseResult<Calls> {
+    let histories = Histories::new(cx, seed)?;
     let mut workers = Vec::new();
     for process in 0..PROCESSES {
-        let steps = vec![Step::Wait, Step::Storm(storm(process))];
+        let (file, head) = histories.of(process);
+        let steps = vec![Step::Wait, Step::Storm(storm(process, file, head))];
         workers.push(Worker::start(cx, steps).await?);
     }
     for worker in &mut workers {
@@ -39,28 +48,30 @@ async fn race(cx: &Context, storm: impl Fn(u32) -> Storm) -> CaseResult<Vec<Even
     for worker in &mut workers {
         worker.go().await?;
     }
-    let mut history = Vec::new();
     for returned in futures_util::future::join_all(workers.iter_mut().map(Worker::rest)).await {
-        let returned = returned?;
-        let finished = matches!(returned.last(), Some(Report::Finished));
+        let finished = matches!(returned?.last(), Some(Report::Finished));
         ensure!(finished, "a worker ended too early");
-        history.extend(of_process(returned));
     }
-    let violations = oracle::judge(&history, cx.profile().clock_tick());
-    match violations.first() {
-        None => Ok(history),
-        Some(first) => Err(CaseError::new(format!(
-            "{} violations, {first}",
-            violations.len()
-        ))),
-    }
+    histories.judged()
+}
+
+/// Returns the hashes of the keys that were acquired, once for each acquisition.
+fn acquisitions(calls: &Calls) -> Vec<&str> {
+    let acquired = |seen: &&Seen| {
+        let answer = seen.answer.as_ref().map(|answer| &answer.answer);
+        matches!(answer, Some(Answer::Acquired { .. }))
+    };
+    let acquired = calls.seen.iter().filter(acquired);
+    acquired.map(|seen| seen.invocation.k.as_str()).collect()
 }
 
 async fn racing_processes_have_one_winner_for_each_key(cx: &Context) -> CaseResult {
     let keys = keys(cx, 60);
     let seed: u64 = cx.rng().random();
-    let history = race(cx, |process| Storm {
+    let calls = race(cx, seed, |process, history, head| Storm {
         process,
+        history,
+        head,
         keys: keys.clone(),
         claims: 120,
         seed: seed ^ u64::from(process),
@@ -69,12 +80,7 @@ async fn racing_processes_have_one_winner_for_each_key(cx: &Context) -> CaseResu
         rough: false,
     })
     .await?;
-    let acquired = |event: &&Event| matches!(event.answer, Answer::Acquired(_));
-    let mut won: Vec<_> = history
-        .iter()
-        .filter(acquired)
-        .map(|event| &event.call.key)
-        .collect();
+    let mut won = acquisitions(&calls);
     let wins = won.len();
     won.sort();
     won.dedup();
@@ -92,8 +98,10 @@ async fn processes_that_release_fail_and_come_late_obey_the_oracle(cx: &Context)
     let keys = keys(cx, 12);
     let seed: u64 = cx.rng().random();
     let lease = cx.short().max(Duration::from_millis(40));
-    let history = race(cx, |process| Storm {
+    let calls = race(cx, seed, |process, history, head| Storm {
         process,
+        history,
+        head,
         keys: keys.clone(),
         claims: CLAIMS,
         seed: seed ^ u64::from(process),
@@ -103,9 +111,7 @@ async fn processes_that_release_fail_and_come_late_obey_the_oracle(cx: &Context)
         rough: true,
     })
     .await?;
-    let won = history
-        .iter()
-        .filter(|event| matches!(event.answer, Answer::Acquired(_)));
-    ensure!(won.count() >= keys.len(), "fewer acquisitions than keys");
+    let won = acquisitions(&calls).len();
+    ensure!(won >= keys.len(), "fewer acquisitions than keys");
     Ok(())
 }

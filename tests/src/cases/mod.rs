@@ -2,11 +2,13 @@
 
 mod admin;
 mod admin_force;
+mod admin_rewrite;
 mod batch;
 mod checkpoint;
 mod checkpoint_ends;
 mod checkpoint_races;
 mod decisions;
+mod histories;
 mod law01_one_winner;
 mod law01_orders;
 mod law01_processes;
@@ -110,4 +112,11 @@ pub(crate) const ALL: &[&[Case]] = &[
     admin_force::LAW06,
     admin_force::LAW07,
     admin_force::LAW13,
+    admin_rewrite::LAW01,
+    admin_rewrite::LAW03,
+    admin_rewrite::LAW05,
+    admin_rewrite::LAW06,
+    admin_rewrite::LAW08,
+    admin_rewrite::LAW11,
+    admin_rewrite::LAW13,
 ];

@@ -154,6 +154,7 @@ async fn a_wrong_clock_changes_no_mark(cx: &Context, offset: &str) -> CaseResult
     advance(cx, &live, 5).await?;
     marks(cx.store())?.advance(&expired, 9, cx.short()).await?;
     until_unmarked(cx, &expired).await?;
+    cx.pass_clock_skew().await;
     let step = |source: &Key, version| Step::Advance {
         source: source.clone(),
         version,

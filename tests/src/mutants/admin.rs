@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::admin::{
-    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, SummaryState,
+    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
+    SummaryState,
 };
 use idem_core::backend::{
-    ForcedSteps, check, encode_failure, encode_response, force, whole_millis_as_micros,
+    ForcedSteps, StoredResult, check, encode_failure, encode_response, force,
+    whole_millis_as_micros,
 };
 use idem_core::{
     AttemptId, Claim, ClaimOutcome, ClaimRequest, Error, FencingToken, IdempotencyStore, Key,
@@ -126,6 +128,33 @@ impl MutantStore {
         true
     }
 
+    /// Replaces the stored forms of the record, if it is as wanted.
+    fn rewrite_now(&self, rewrite: &Rewrite) -> bool {
+        let shared = &mut *self.shared();
+        let now = self.now(shared);
+        let row = shared.rows.get_mut(&self.key(rewrite.key()));
+        let is_wanted = |row: &&mut Row| {
+            let ignores_token = self.bug == Bug::RewriteIgnoresToken;
+            row.is_live(now) && (ignores_token || row.token == rewrite.token().as_i64())
+        };
+        let Some(row) = row.filter(is_wanted) else {
+            return false;
+        };
+        match (&mut row.state, rewrite.result()) {
+            (State::Completed(response, _), StoredResult::Response(new)) => *response = new.clone(),
+            (State::Failed(failure, _), StoredResult::Failure(new)) => *failure = new.clone(),
+            _ => return false,
+        }
+        row.request = row
+            .request
+            .clone()
+            .with_metadata(rewrite.metadata().clone());
+        if self.bug == Bug::RewriteExtendsRetention {
+            row.expires_at += 1_000_000;
+        }
+        true
+    }
+
     async fn force_now(&self, step: &ForcedStep) -> Result<Forced> {
         let before = self.summary_now(step.key());
         let is_held = |before: &RecordSummary| match self.bug {
@@ -202,5 +231,10 @@ impl RecordAdmin for MutantStore {
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         let forced = self.force_now(step).await;
         forced.map_err(|error: Error| error.at("mutant", "force"))
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        check::rewrite(rewrite, &self.limits()).map_err(|error| error.at("mutant", "rewrite"))?;
+        Ok(self.rewrite_now(rewrite))
     }
 }

@@ -159,6 +159,10 @@ pub enum Bug {
     PurgeTakesLiveMarks,
     /// `delete_expired` deletes marks along with records.
     MarksGoWithRecords,
+    /// A rewrite does not compare the token.
+    RewriteIgnoresToken,
+    /// A rewrite extends the retention.
+    RewriteExtendsRetention,
     /// A forced step does not compare the token.
     ForceIgnoresToken,
     /// A forced release ends the lease only, so that the old holder may still complete.
@@ -268,6 +272,8 @@ impl Bug {
         Self::StaleVersionKeepsMark,
         Self::PurgeTakesLiveMarks,
         Self::MarksGoWithRecords,
+        Self::RewriteIgnoresToken,
+        Self::RewriteExtendsRetention,
         Self::ForceIgnoresToken,
         Self::ForceLeavesHolder,
         Self::ForceChecksThenWrites,

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::admin::{Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary};
+use idem_core::admin::{
+    Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
+};
 use idem_core::backend::check;
 use idem_core::{
     Advance, Checkpoint, CheckpointStore, Claim, Error, IdempotencyStore, Key, RecordAdmin, Result,
@@ -12,7 +14,7 @@ use idem_core::{
 
 use super::RemoteStore;
 use super::client::{BACKEND, nonsense};
-use super::protocol::{Answer, Operation, Step};
+use super::protocol::{Answer, Operation, Rewritten, Step};
 
 fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
@@ -91,6 +93,14 @@ impl RecordAdmin for RemoteStore {
     async fn force(&self, step: &ForcedStep) -> Result<Forced> {
         match self.ask(Operation::Force(Step::of(step))).await? {
             Answer::Forced(forced) => Ok(forced),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn rewrite(&self, rewrite: &Rewrite) -> Result<bool> {
+        check::rewrite(rewrite, &self.limits()).map_err(at("rewrite"))?;
+        match self.ask(Operation::Rewrite(Rewritten::of(rewrite))).await? {
+            Answer::Rewritten(rewritten) => Ok(rewritten),
             _ => Err(nonsense()),
         }
     }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use idem_core::admin::{
-    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary,
+    Cursor, Forced, ForcedAction, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
 };
+use idem_core::backend::StoredResult;
 use idem_core::{
     Advance, Bytes, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error,
-    ErrorKind, Failure, FencingToken, IdempotencyStore, Key, Record, Response, Result,
+    ErrorKind, Failure, FencingToken, IdempotencyStore, Key, Metadata, Record, Response, Result,
     WatermarkStore,
 };
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,7 @@ pub(super) enum Operation {
     List(RecordFilter, Option<Cursor>, u32),
     Summary(Key),
     Force(Step),
+    Rewrite(Rewritten),
 }
 
 /// A forced step.
@@ -77,6 +79,37 @@ impl Step {
     }
 }
 
+/// New forms of a sealed record.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Rewritten {
+    key: Key,
+    token: FencingToken,
+    result: std::result::Result<Response, Failure>,
+    metadata: Metadata,
+}
+
+impl Rewritten {
+    pub(super) fn of(rewrite: &Rewrite) -> Self {
+        Self {
+            key: rewrite.key().clone(),
+            token: rewrite.token(),
+            result: match rewrite.result().clone() {
+                StoredResult::Response(response) => Ok(response),
+                StoredResult::Failure(failure) => Err(failure),
+            },
+            metadata: rewrite.metadata().clone(),
+        }
+    }
+
+    fn into_rewrite(self) -> Result<Rewrite> {
+        let result = match self.result {
+            Ok(response) => StoredResult::Response(response),
+            Err(failure) => StoredResult::Failure(failure),
+        };
+        Rewrite::new(self.key, self.token, result, self.metadata)
+    }
+}
+
 impl Operation {
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -96,6 +129,7 @@ impl Operation {
             Self::List(..) => "list",
             Self::Summary(_) => "summary",
             Self::Force(_) => "force",
+            Self::Rewrite(_) => "rewrite",
         }
     }
 }
@@ -114,6 +148,7 @@ pub(super) enum Answer {
     Page(RecordPage),
     Summary(Option<RecordSummary>),
     Forced(Forced),
+    Rewritten(bool),
     Error {
         kind: String,
         unknown: bool,
@@ -150,9 +185,10 @@ impl Answer {
             Operation::Advance(..) | Operation::Watermark(_) | Operation::PurgeWatermarks(_) => {
                 Self::of_watermarks(store, operation).await
             }
-            Operation::List(..) | Operation::Summary(_) | Operation::Force(_) => {
-                Self::of_admin(store, operation).await
-            }
+            Operation::List(..)
+            | Operation::Summary(_)
+            | Operation::Force(_)
+            | Operation::Rewrite(_) => Self::of_admin(store, operation).await,
         };
         answer.unwrap_or_else(|error| Self::Error {
             kind: format!("{:?}", error.kind()),
@@ -202,6 +238,10 @@ impl Answer {
             }
             Operation::Summary(key) => admin.summary(&key).await.map(Self::Summary),
             Operation::Force(step) => admin.force(&step.into_step()?).await.map(Self::Forced),
+            Operation::Rewrite(rewritten) => {
+                let rewrite = rewritten.into_rewrite()?;
+                admin.rewrite(&rewrite).await.map(Self::Rewritten)
+            }
             _ => Err(nothing()),
         }
     }

@@ -1,12 +1,13 @@
 //! The jobs and reports of a worker.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use idem_core::{Advance, ClaimOutcome, ClaimRequest, Key, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Call, Event};
+use crate::history::Head;
 
 /// The job of a worker process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -69,12 +70,15 @@ pub enum Step {
     Storm(Storm),
 }
 
-/// A random mix of operations on some keys, each reported as [`Report::Invoked`] and
-/// [`Report::Returned`].
+/// A random mix of operations on some keys, each noted in a [history](crate::history).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Storm {
     /// The number of this process.
     pub process: u32,
+    /// The file of its history, which does not exist yet.
+    pub history: PathBuf,
+    /// The first line of the history.
+    pub head: Head,
     /// The keys.
     pub keys: Vec<Key>,
     /// How many claims it makes.
@@ -101,10 +105,6 @@ pub enum Report {
     Advanced(Advance),
     /// A step was done.
     Done,
-    /// An operation is about to be called.
-    Invoked(Call),
-    /// An operation has returned.
-    Returned(Event),
     /// The job was done.
     Finished,
     /// The job failed, and why.

@@ -10,9 +10,9 @@ use idem_core::{
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Report, Storm};
+use super::Storm;
 use crate::CaseResult;
-use crate::history::{Answer, Call, Clock, Event, Op};
+use crate::history::{Recorded, Recorder};
 
 /// How often an operation without an answer is repeated.
 const AGAIN: u32 = 20;
@@ -21,11 +21,11 @@ const AGAIN: u32 = 20;
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 pub(super) async fn run(store: &Arc<dyn IdempotencyStore>, storm: &Storm) -> CaseResult {
+    let recorder = Recorder::create(&storm.history, storm.head.clone())?;
     let mut racer = Racer {
-        store: Arc::clone(store),
+        store: Recorded::new(Arc::clone(store), recorder),
         storm,
         rng: StdRng::seed_from_u64(storm.seed),
-        clock: Clock::start(),
     };
     for claim in 0..storm.claims {
         racer.one_claim(claim as usize).await;
@@ -36,11 +36,19 @@ pub(super) async fn run(store: &Arc<dyn IdempotencyStore>, storm: &Storm) -> Cas
     Ok(())
 }
 
+/// What a holder does with its claim.
+#[derive(Debug, Clone, Copy)]
+enum Op {
+    Complete,
+    Fail,
+    Release,
+    Renew,
+}
+
 struct Racer<'a> {
-    store: Arc<dyn IdempotencyStore>,
+    store: Recorded<Arc<dyn IdempotencyStore>>,
     storm: &'a Storm,
     rng: StdRng,
-    clock: Clock,
 }
 
 impl Racer<'_> {
@@ -63,13 +71,8 @@ impl Racer<'_> {
             .with_lease(self.storm.lease)
             .with_retention(ABANDONED)
             .with_on_failed(policy);
-        let mut call = Call::of_claim(self.storm.process, &request);
         for _ in 0..AGAIN {
-            let invoked = self.invoke(&mut call);
-            let result = self.store.claim(&request).await;
-            let answer = Answer::to_claim(&result);
-            self.tell_returned(invoked, answer);
-            match result {
+            match self.store.claim(&request).await {
                 Ok(ClaimOutcome::Acquired(claim)) => return self.hold(&claim).await,
                 Err(error) if error.is_retryable() => self.pause(5).await,
                 _ => return,
@@ -115,19 +118,8 @@ impl Racer<'_> {
             self.storm.process,
             self.rng.random::<u32>()
         );
-        let lasts = match op {
-            Op::Renew => self.storm.lease,
-            _ => self.storm.retention,
-        };
-        let mut call = Call::of_holder(self.storm.process, op, claim, lasts);
-        if matches!(op, Op::Complete | Op::Fail) {
-            call = call.with_sealed(&text);
-        }
         for _ in 0..AGAIN {
-            let invoked = self.invoke(&mut call);
-            let result = self.perform(claim, op, &text).await;
-            self.tell_returned(invoked, Answer::to_holder(&result));
-            match result {
+            match self.perform(claim, op, &text).await {
                 Err(error) if error.is_retryable() => self.pause(5).await,
                 _ => return,
             }
@@ -146,24 +138,8 @@ impl Racer<'_> {
                 self.store.fail(claim, &failure, storm.retention).await
             }
             Op::Release => self.store.release(claim).await,
-            Op::Claim | Op::Renew => self.store.renew(claim, storm.lease).await.map(drop),
+            Op::Renew => self.store.renew(claim, storm.lease).await.map(drop),
         }
-    }
-
-    fn invoke(&self, call: &mut Call) -> Call {
-        call.invoked_ns = self.clock.now();
-        Report::Invoked(call.clone()).tell();
-        call.clone()
-    }
-
-    fn tell_returned(&self, call: Call, answer: Answer) {
-        let returned_ns = self.clock.now();
-        let event = Event {
-            call,
-            answer,
-            returned_ns,
-        };
-        Report::Returned(event).tell();
     }
 
     async fn pause(&mut self, most: u64) {

@@ -6,6 +6,10 @@
 
 mod adapter;
 #[cfg(feature = "suite")]
+pub mod callers;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
+#[cfg(feature = "suite")]
 mod kills;
 #[cfg(feature = "mongo")]
 mod mongo;
@@ -24,6 +28,8 @@ mod suite;
 mod url;
 
 pub use adapter::{Adapter, random_name};
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::Dynamo;
 #[cfg(feature = "suite")]
 pub use kills::no_completion_is_lost;
 #[cfg(feature = "mongo")]

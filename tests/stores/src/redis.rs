@@ -28,12 +28,23 @@ const STEP: u32 = 1_000;
 #[derive(Debug, Clone)]
 pub struct Redis {
     url: ServerUrl,
+    config: Config,
 }
 
 impl Redis {
     /// Creates the adapter of the server, or the nodes, at this URL.
     pub fn new(url: impl Into<ServerUrl>) -> Self {
-        Self { url: url.into() }
+        Self {
+            url: url.into(),
+            config: Config::new(),
+        }
+    }
+
+    /// Opens stores with this configuration, in the namespace.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
     }
 
     /// Returns whether keys are spread over several nodes.
@@ -122,7 +133,7 @@ impl Adapter for Redis {
     }
 
     async fn store(&self, namespace: &str) -> Result<RedisStore, BoxError> {
-        self.store_with(Config::new().with_namespace(namespace)?)
+        self.store_with(self.config.clone().with_namespace(namespace)?)
             .await
     }
 

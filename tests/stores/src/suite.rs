@@ -171,6 +171,13 @@ pub struct Begun<S, T> {
 }
 
 /// Implements the transaction of a store, with the driver's methods to commit and to roll back.
+#[cfg(any(
+    feature = "mongo",
+    feature = "mssql",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
 macro_rules! caller_transaction {
     ($store:ty, $transaction:ty, $commit:ident, $rollback:ident) => {
         #[async_trait::async_trait]
@@ -206,4 +213,11 @@ macro_rules! caller_transaction {
     };
 }
 
+#[cfg(any(
+    feature = "mongo",
+    feature = "mssql",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
 pub(crate) use caller_transaction;

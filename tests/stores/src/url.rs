@@ -112,6 +112,8 @@ impl ServerUrl {
             "mysql" | "mariadb" => 3306,
             "mssql" | "sqlserver" => 1433,
             "mongodb" => 27017,
+            "http" => 80,
+            "https" => 443,
             _ => 6379,
         };
         let named = host.to_socket_addrs();

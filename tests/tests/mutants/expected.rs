@@ -295,6 +295,14 @@ pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
         &["law10::marks_and_records_do_not_see_each_other"],
     ),
     (
+        Bug::RewriteIgnoresToken,
+        &["law05::a_rewrite_of_another_acquisition_changes_nothing"],
+    ),
+    (
+        Bug::RewriteExtendsRetention,
+        &["law08::a_rewrite_changes_neither_state_nor_instants"],
+    ),
+    (
         Bug::ForceIgnoresToken,
         &["law05::a_forced_step_with_another_token_changes_nothing"],
     ),

@@ -1,92 +1,91 @@
-//! Hand-made histories, and the oracle's verdict.
+//! Histories made by hand, and the oracle's verdict.
 
-use std::time::Duration;
+use idem_conformance::history::{Calls, Head, Invocation, Return, Seen, VERSION};
+use idem_conformance::oracle::judge;
+use idem_conformance::search::Bounds;
+use idem_conformance::spec::{Answer, Call, Op};
 
-use idem_conformance::history::{Answer, Call, Event, Op};
-use idem_conformance::idem_core::AttemptId;
-use idem_conformance::oracle::{Rule, judge};
+/// The store's clock is this far ahead of the machine's.
+pub(crate) const AHEAD: i64 = 1_000_000_000;
+pub(crate) const MILLI: i64 = 1_000;
+pub(crate) const LONG: i64 = 3_600_000 * MILLI;
+pub(crate) const FP: u64 = 1;
 
-/// A lease or retention that lasts 100 ticks.
-pub(crate) const LASTS: u64 = 100;
+/// Calls on one key.
+#[derive(Default)]
+pub(crate) struct Script(pub(crate) Vec<Seen>);
 
-pub(crate) fn call(op: Op, attempt: u8, token: i64, invoked_ns: u64) -> Call {
-    Call {
-        process: u32::from(attempt),
-        op,
-        key: "k".to_owned(),
-        attempt: AttemptId::from_bytes([attempt; 16]),
-        token,
-        fingerprint: "f".to_owned(),
-        retries_failures: false,
-        lasts_ns: LASTS,
-        sealed: String::new(),
-        invoked_ns,
+impl Script {
+    /// Adds a call between these instants of the machine's clock. `now` is the store's clock, for
+    /// answers that carry it.
+    pub(crate) fn call(
+        mut self,
+        (c0, c1): (i64, i64),
+        (attempt, token): (u64, i64),
+        op: Op,
+        now: Option<i64>,
+        answer: Answer,
+    ) -> Self {
+        let id = self.0.len() as u64 + 1;
+        let call = Call { op, attempt, token };
+        let invocation = Invocation {
+            id,
+            c0,
+            k: "k".to_owned(),
+            call,
+        };
+        let answer = Return {
+            id,
+            c1,
+            now: now.map(|now| now + AHEAD),
+            answer,
+        };
+        self.0.push(Seen {
+            invocation,
+            answer: Some(answer),
+        });
+        self
+    }
+
+    /// Adds a claim that is acquired at this instant.
+    pub(crate) fn acquire(
+        self,
+        times: (i64, i64),
+        attempt: u64,
+        at: i64,
+        lease: i64,
+        n: u32,
+    ) -> Self {
+        let tok = at + AHEAD;
+        let lease_end = at + lease + AHEAD;
+        let acquired = Answer::Acquired { tok, n, lease_end };
+        self.call(times, (attempt, 0), claim(FP, lease), Some(at), acquired)
+    }
+
+    pub(crate) fn is_accepted(&self) -> bool {
+        let calls = Calls {
+            head: Head {
+                v: VERSION,
+                cell: "made by hand".to_owned(),
+                seed: 0,
+                quantum: 1,
+                asks_again: false,
+                caches: false,
+            },
+            seen: self.0.clone(),
+        };
+        let judgement = judge(&calls.history().unwrap(), Bounds::default());
+        assert!(judgement.undecided.is_empty(), "{judgement}");
+        judgement.is_accepted()
     }
 }
 
-/// A claim from `span.0` to `span.1`.
-pub(crate) fn claim(attempt: u8, span: (u64, u64), answer: Answer) -> Event {
-    Event {
-        call: call(Op::Claim, attempt, 0, span.0),
-        answer,
-        returned_ns: span.1,
+pub(crate) fn claim(fp: u64, lease: i64) -> Op {
+    Op::Claim {
+        fp,
+        lease,
+        ret: LONG,
+        takeover: true,
+        retry: false,
     }
-}
-
-/// An operation of the holder of this token.
-pub(crate) fn step(op: Op, attempt: u8, token: i64, span: (u64, u64), answer: Answer) -> Event {
-    Event {
-        call: call(op, attempt, token, span.0),
-        answer,
-        returned_ns: span.1,
-    }
-}
-
-pub(crate) fn sealed(
-    op: Op,
-    attempt: u8,
-    token: i64,
-    span: (u64, u64),
-    text: &str,
-    answer: Answer,
-) -> Event {
-    let mut event = step(op, attempt, token, span, answer);
-    event.call = event.call.with_sealed(text);
-    event
-}
-
-pub(crate) fn retrying(mut event: Event) -> Event {
-    event.call.retries_failures = true;
-    event
-}
-
-pub(crate) fn unknown() -> Answer {
-    Answer::Unknown("no answer".to_owned())
-}
-
-pub(crate) fn completed(token: i64, text: &str) -> Answer {
-    Answer::Completed(token, text.to_owned())
-}
-
-pub(crate) fn rules(history: &[Event]) -> Vec<Rule> {
-    let mut rules: Vec<_> = judge(history, Duration::ZERO)
-        .into_iter()
-        .map(|violation| violation.rule)
-        .collect();
-    rules.dedup();
-    rules
-}
-
-#[track_caller]
-pub(crate) fn good(history: &[Event]) {
-    assert_eq!(judge(history, Duration::ZERO), [], "a right history");
-}
-
-#[track_caller]
-pub(crate) fn bad(rule: Rule, history: &[Event]) {
-    assert!(
-        rules(history).contains(&rule),
-        "{:?}",
-        judge(history, Duration::ZERO)
-    );
 }

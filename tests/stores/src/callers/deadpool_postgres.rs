@@ -1,0 +1,96 @@
+//! deadpool-postgres.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_core::BoxError;
+use idem_postgres::deadpool_postgres::{Manager, Pool, Transaction};
+use idem_postgres::tokio_postgres::{Config, IsolationLevel, NoTls};
+use idem_postgres::{PostgresStore, is_transaction_retryable};
+
+use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction, url_of};
+use crate::{Adapter, Postgres};
+
+/// An application on deadpool-postgres.
+#[derive(Debug, Clone, Copy)]
+pub struct DeadpoolPostgres;
+
+#[async_trait]
+impl Calls for DeadpoolPostgres {
+    type Base = Postgres;
+
+    async fn open(
+        &self,
+        base: &Postgres,
+        namespace: &str,
+        address: Option<SocketAddr>,
+        connections: usize,
+    ) -> Result<Arc<dyn Caller>, BoxError> {
+        let url = url_of(base, address)?;
+        let manager = Manager::new(Config::from_str(url.as_str())?, NoTls);
+        Ok(Arc::new(Application {
+            store: base.store(namespace).await?,
+            payments: Postgres::payments(namespace),
+            pool: Pool::builder(manager).max_size(connections).build()?,
+        }))
+    }
+}
+
+struct Application {
+    store: PostgresStore,
+    payments: String,
+    pool: Pool,
+}
+
+impl fmt::Debug for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Application").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Caller for Application {
+    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
+        let mut client = self.pool.get().await?;
+        let begin = client.build_transaction();
+        let mut transaction = match level {
+            Level::Default => begin.start().await?,
+            Level::Serializable => {
+                let begin = begin.isolation_level(IsolationLevel::Serializable);
+                begin.start().await?
+            }
+        };
+        let mut open = Open {
+            store: &self.store,
+            transaction: &mut transaction,
+            payments: &self.payments,
+        };
+        let done = work.run(&mut open).await;
+        match done {
+            Ok(()) => transaction.commit().await?,
+            Err(_) => transaction.rollback().await?,
+        }
+        done
+    }
+
+    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
+        is_transaction_retryable(error)
+    }
+}
+
+in_transaction!(PostgresStore, Transaction<'_>);
+
+#[async_trait]
+impl Driver for Transaction<'_> {
+    async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
+        Ok(self.batch_execute(sql).await?)
+    }
+
+    async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
+        Ok(self.query_one(sql, &[]).await?.try_get(0)?)
+    }
+}

@@ -1,0 +1,168 @@
+//! SeaORM, the same on each database.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_core::BoxError;
+#[cfg(all(feature = "sea-orm-mysql", not(feature = "sea-orm-postgres")))]
+use idem_mysql::sea_orm;
+#[cfg(feature = "sea-orm-postgres")]
+use idem_postgres::sea_orm;
+#[cfg(not(any(feature = "sea-orm-mysql", feature = "sea-orm-postgres")))]
+use idem_sqlite::sea_orm;
+use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement};
+
+use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction};
+use crate::Adapter;
+
+/// Implements the application on a database: SeaORM is that of the store's crate.
+macro_rules! on {
+    (
+        $(#[$about:meta])*
+        $calls:ident, $module:ident, $crate_name:ident, $store:ident, $base:ident,
+        url: |$at:ident, $namespace:ident, $address:ident| $url:expr,
+        begin: |$level:ident| $options:expr $(,)?
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $calls;
+
+        mod $module {
+            use $crate_name::sea_orm::{
+                ConnectOptions, Database, DatabaseConnection, IsolationLevel,
+                TransactionOptions, TransactionTrait,
+            };
+            use $crate_name::{$store, is_transaction_retryable};
+
+            use super::*;
+            use crate::$base;
+
+            #[async_trait]
+            impl Calls for $calls {
+                type Base = $base;
+
+                async fn open(
+                    &self,
+                    $at: &$base,
+                    $namespace: &str,
+                    $address: Option<SocketAddr>,
+                    connections: usize,
+                ) -> Result<Arc<dyn Caller>, BoxError> {
+                    let mut options = ConnectOptions::new($url);
+                    options
+                        .max_connections(u32::try_from(connections)?)
+                        .connect_lazy(true)
+                        .sqlx_logging(false);
+                    Ok(Arc::new(Application {
+                        store: $at.store($namespace).await?,
+                        payments: $base::payments($namespace),
+                        database: Database::connect(options).await?,
+                    }))
+                }
+            }
+
+            struct Application {
+                store: $store,
+                payments: String,
+                database: DatabaseConnection,
+            }
+
+            impl fmt::Debug for Application {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.debug_struct("Application").finish_non_exhaustive()
+                }
+            }
+
+            #[async_trait]
+            impl Caller for Application {
+                /// Begins in its own task: a future of sqlx 0.9.0 that is dropped while it begins
+                /// leaves the transaction open.
+                async fn transact(
+                    &self,
+                    level: Level,
+                    work: &mut dyn Work,
+                ) -> Result<(), BoxError> {
+                    let database = self.database.clone();
+                    let $level = match level {
+                        Level::Default => None,
+                        Level::Serializable => Some(IsolationLevel::Serializable),
+                    };
+                    let options: TransactionOptions = $options;
+                    let begun =
+                        tokio::spawn(async move { database.begin_with_options(options).await });
+                    let mut transaction = begun.await??;
+                    let mut open = Open {
+                        store: &self.store,
+                        transaction: &mut transaction,
+                        payments: &self.payments,
+                    };
+                    let done = work.run(&mut open).await;
+                    match done {
+                        Ok(()) => transaction.commit().await?,
+                        Err(_) => transaction.rollback().await?,
+                    }
+                    done
+                }
+
+                fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
+                    is_transaction_retryable(error)
+                }
+            }
+
+            in_transaction!($store, DatabaseTransaction);
+        }
+    };
+}
+
+#[async_trait]
+impl Driver for DatabaseTransaction {
+    async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
+        self.execute_unprepared(sql).await?;
+        Ok(())
+    }
+
+    async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
+        let statement = Statement::from_string(self.get_database_backend(), sql);
+        let row = self.query_one_raw(statement).await?;
+        Ok(row.ok_or("there is no row")?.try_get_by_index(0)?)
+    }
+}
+
+#[cfg(feature = "sea-orm-postgres")]
+on! {
+    /// An application on SeaORM and PostgreSQL.
+    SeaOrmPostgres, postgres, idem_postgres, PostgresStore, Postgres,
+    url: |at, namespace, address| crate::callers::url_of(at, address)?.as_str(),
+    begin: |level| TransactionOptions { isolation_level: level, ..TransactionOptions::default() },
+}
+
+#[cfg(feature = "sea-orm-mysql")]
+on! {
+    /// An application on SeaORM and MySQL or MariaDB.
+    SeaOrmMySql, mysql, idem_mysql, MySqlStore, MySql,
+    url: |at, namespace, address| crate::callers::url_of(at, address)?.as_str(),
+    begin: |level| TransactionOptions {
+        isolation_level: level.or(Some(IsolationLevel::ReadCommitted)),
+        ..TransactionOptions::default()
+    },
+}
+
+#[cfg(feature = "sea-orm-sqlite")]
+on! {
+    /// An application on SeaORM and SQLite.
+    SeaOrmSqlite, sqlite, idem_sqlite, SqliteStore, Sqlite,
+    url: |at, namespace, address| {
+        let _ = address;
+        format!("sqlite:{namespace}/{}", Sqlite::FILE)
+    },
+    begin: |level| {
+        let _: Option<IsolationLevel> = level;
+        TransactionOptions {
+            sqlite_transaction_mode: Some(idem_sqlite::sea_orm::SqliteTransactionMode::Immediate),
+            ..TransactionOptions::default()
+        }
+    },
+}

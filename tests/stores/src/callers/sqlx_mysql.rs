@@ -1,0 +1,128 @@
+//! sqlx on MySQL and MariaDB, the driver that every other one is compared with.
+
+use std::error::Error as StdError;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_core::BoxError;
+use idem_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use idem_mysql::sqlx::{AssertSqlSafe, Row, raw_sql};
+use idem_mysql::{Isolation, MySqlStore, Transaction, Transactions, is_transaction_retryable};
+
+use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction, url_of};
+use crate::{Adapter, MySql};
+
+#[async_trait]
+impl Shop for MySql {
+    fn payments(namespace: &str) -> String {
+        format!("`{namespace}`.payments")
+    }
+
+    fn lock_wait() -> Option<(&'static str, &'static str)> {
+        let set = "SET SESSION innodb_lock_wait_timeout = 7";
+        Some((set, "SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)"))
+    }
+
+    async fn open_shop(&self, namespace: &str) -> Result<(), BoxError> {
+        let payments = Self::payments(namespace);
+        let columns = "id varchar(100), total bigint";
+        self.execute(format!("CREATE TABLE IF NOT EXISTS {payments} ({columns})"))
+            .await
+    }
+
+    async fn paid(&self, namespace: &str, id: &str) -> Result<i64, BoxError> {
+        let payments = Self::payments(namespace);
+        let sql = format!("SELECT count(*) FROM {payments} WHERE id = '{id}'");
+        let mut connection = self.connect().await?;
+        let row = raw_sql(AssertSqlSafe(sql)).fetch_one(&mut connection);
+        Ok(row.await?.try_get(0)?)
+    }
+
+    async fn totals(&self, namespace: &str) -> Result<(i64, i64), BoxError> {
+        let payments = Self::payments(namespace);
+        let sql = format!("SELECT count(*), COALESCE(max(total), 0) FROM {payments}");
+        let mut connection = self.connect().await?;
+        let row = raw_sql(AssertSqlSafe(sql)).fetch_one(&mut connection);
+        let row = row.await?;
+        Ok((row.try_get(0)?, row.try_get(1)?))
+    }
+}
+
+/// An application on sqlx.
+#[derive(Debug, Clone, Copy)]
+pub struct SqlxMySql;
+
+#[async_trait]
+impl Calls for SqlxMySql {
+    type Base = MySql;
+
+    async fn open(
+        &self,
+        base: &MySql,
+        namespace: &str,
+        address: Option<SocketAddr>,
+        connections: usize,
+    ) -> Result<Arc<dyn Caller>, BoxError> {
+        let url = url_of(base, address)?;
+        let pool = MySqlPoolOptions::new()
+            .max_connections(u32::try_from(connections)?)
+            .connect_lazy_with(MySqlConnectOptions::from_str(url.as_str())?);
+        Ok(Arc::new(Application {
+            store: base.store(namespace).await?,
+            payments: MySql::payments(namespace),
+            transactions: Transactions::new(pool),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Application {
+    store: MySqlStore,
+    payments: String,
+    transactions: Transactions,
+}
+
+#[async_trait]
+impl Caller for Application {
+    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
+        let isolation = match level {
+            Level::Default => Isolation::ReadCommitted,
+            Level::Serializable => Isolation::Serializable,
+        };
+        let transactions = self.transactions.clone().with_isolation(isolation);
+        let mut transaction = transactions.attempts().begin().await?;
+        let mut open = Open {
+            store: &self.store,
+            transaction: &mut transaction,
+            payments: &self.payments,
+        };
+        let done = work.run(&mut open).await;
+        match done {
+            Ok(()) => transaction.commit().await?,
+            Err(_) => transaction.rollback().await?,
+        }
+        done
+    }
+
+    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
+        is_transaction_retryable(error)
+    }
+}
+
+in_transaction!(MySqlStore, Transaction);
+
+#[async_trait]
+impl Driver for Transaction {
+    async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
+        let sql = raw_sql(AssertSqlSafe(sql.to_owned()));
+        sql.execute(&mut **self).await?;
+        Ok(())
+    }
+
+    async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
+        let row = raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut **self);
+        Ok(row.await?.try_get_unchecked(0)?)
+    }
+}
