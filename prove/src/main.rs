@@ -1,0 +1,108 @@
+//! `prove`: injects faults into stores, and judges what their callers saw.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use idem_core::BoxError;
+use idem_prove::commands::{cell, judge, model, profile, replay};
+use idem_prove::{campaign, fuzz, regress, report, trace};
+
+/// Injects faults into stores, and judges what their callers saw against the specification of one
+/// key.
+#[derive(Debug, Parser)]
+#[command(name = "prove", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Says which faults this machine can inject.
+    Doctor,
+    /// Lists the cells.
+    Cells,
+    /// Runs one cell: a store under a fault.
+    Cell(cell::CellArguments),
+    /// Runs what every change has to pass, in three minutes.
+    Ci,
+    /// Runs all models, drawn cells, drawn patches, traces and fuzzing, in about an hour.
+    Nightly,
+    /// Runs many cells in a drawn order, and judges each.
+    Campaign(campaign::CampaignArguments),
+    /// Judges the kept histories of a campaign again.
+    Again(campaign::AgainArguments),
+    /// Explores the models, and compares what comes of each with what has to.
+    Model(model::Model),
+    /// Brings faults back by patches, and sees that they are caught.
+    Regress(regress::RegressArguments),
+    /// Validates the order in which a server committed traffic, by its own log.
+    Trace(trace::Orders),
+    /// Lets coverage guide the fuzz targets of `prove/fuzz`.
+    Fuzz(fuzz::Orders),
+    /// Writes `docs/proof.md`.
+    Report(report::ReportArguments),
+    /// Judges a recorded history, without a server.
+    Judge {
+        /// A folder of `.ndjson` files of one run, or one file
+        path: PathBuf,
+        /// Writes the calls on the keys that are not accepted as a page for a browser; those on all
+        /// keys if they are all accepted
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Prints the fewest calls of a refused history that are still refused.
+    Shrink {
+        /// A folder of `.ndjson` files of one run, or one file
+        path: PathBuf,
+    },
+    /// Repeats the calls of a history on a store many times, and judges each.
+    Replay(replay::ReplayArguments),
+    /// A cell in its sandbox.
+    #[command(hide = true)]
+    CellInside { orders: String },
+    /// A process of a cell.
+    #[command(hide = true)]
+    CellWork { orders: String },
+}
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start() -> Result<ExitCode, BoxError> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    match Arguments::parse().command {
+        Command::Doctor => cell::doctor(),
+        Command::Cells => cell::list(),
+        Command::Cell(cell) => runtime.block_on(cell::run(&cell)),
+        Command::Ci => profile::ci(&runtime),
+        Command::Nightly => profile::nightly(&runtime),
+        Command::Campaign(campaign) => runtime.block_on(campaign::run(&campaign)),
+        Command::Again(again) => campaign::again(&again),
+        Command::Model(model) => model::explore(&model),
+        Command::Regress(regress) => regress::run(&regress),
+        Command::Trace(orders) => trace::run(&orders).map(status),
+        Command::Fuzz(orders) => fuzz::run(&orders).map(status),
+        Command::Report(report) => report::run(&report),
+        Command::Judge { path, html } => judge::read_and_judge(&path, html.as_deref()),
+        Command::Shrink { path } => judge::print_shrunk(&path),
+        Command::Replay(replay) => runtime.block_on(replay::run(&replay)),
+        Command::CellInside { orders } => runtime.block_on(cell::inside(&orders)),
+        Command::CellWork { orders } => runtime.block_on(cell::work(&orders)),
+    }
+}
+
+fn status(succeeds: bool) -> ExitCode {
+    match succeeds {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
