@@ -62,6 +62,7 @@ async fn a_harness_is_all_that_is_needed() {
             "claim_fresh" | "claim_complete" | "replay" | "payload" | "cold_start" => {
                 is_against("idem")
             }
+            "protected" => rows.len() == 4 && rows.iter().all(|row| row.2 != "bare"),
             "run" => is_against("store's own calls"),
             "contended" => is_against("claim + replay"),
             _ => rows.is_empty(),

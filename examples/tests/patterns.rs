@@ -11,9 +11,15 @@ use libtest_mimic::Trial;
 use support::{Ran, on_servers, on_stores, run, trials};
 
 const ACCOUNT_CHANGE: &str = env!("CARGO_BIN_EXE_account_change");
+const DYNAMODB: &str = env!("CARGO_BIN_EXE_dynamodb");
 const GHOST_JOBS: &str = env!("CARGO_BIN_EXE_ghost_jobs");
 const JOBS: &str = env!("CARGO_BIN_EXE_jobs");
 const PAYMENTS: &str = env!("CARGO_BIN_EXE_payments");
+const PAYMENTS_DIESEL_ASYNC: &str = env!("CARGO_BIN_EXE_payments_diesel_async");
+const PAYMENTS_MYSQL_ASYNC: &str = env!("CARGO_BIN_EXE_payments_mysql_async");
+const PAYMENTS_RUSQLITE: &str = env!("CARGO_BIN_EXE_payments_rusqlite");
+const PAYMENTS_SEA_ORM: &str = env!("CARGO_BIN_EXE_payments_sea_orm");
+const PAYMENTS_TOKIO_POSTGRES: &str = env!("CARGO_BIN_EXE_payments_tokio_postgres");
 const QUEUE: &str = env!("CARGO_BIN_EXE_queue");
 const SAGA: &str = env!("CARGO_BIN_EXE_saga");
 const SINGLE_TABLE: &str = env!("CARGO_BIN_EXE_single_table");
@@ -22,6 +28,8 @@ const WEBHOOK: &str = env!("CARGO_BIN_EXE_webhook");
 fn main() -> ExitCode {
     let mut all = trials![
         payments,
+        payments_on_rusqlite,
+        payments_on_sea_orm,
         ghost_jobs,
         saga,
         account_change,
@@ -38,12 +46,37 @@ fn main() -> ExitCode {
     all.extend(on_stores("patterns", on_a_store));
     all.extend(on_stores("payments", payments_on_a_store));
     all.extend(on_stores("single_table", single_table_on_postgres).take(1));
+    let driver = |name: &str, server, program: &'static str| {
+        on_servers(name.to_owned(), &[server], move |urls| {
+            run(program, &[&*urls[0]]).ended(0, &[PAID_ONCE]);
+        })
+    };
+    all.extend([
+        driver(
+            "payments_on_diesel_async",
+            "postgres",
+            PAYMENTS_DIESEL_ASYNC,
+        ),
+        driver(
+            "payments_on_tokio_postgres",
+            "postgres",
+            PAYMENTS_TOKIO_POSTGRES,
+        ),
+        driver("payments_on_mysql_async", "mariadb", PAYMENTS_MYSQL_ASYNC),
+    ]);
     all.extend([
         on_nats("every_order_is_shipped_once", every_order_is_shipped_once),
         on_nats("a_run_without_kills_is_as_good", a_run_without_kills),
         on_nats("without_a_broker_one_is_started", without_a_broker),
         on_nats("consumers_that_claim_nothing_are_found_out", no_claims),
     ]);
+    all.push(on_servers(
+        "payments_on_dynamodb".to_owned(),
+        &["dynamodb"],
+        |urls| {
+            run(DYNAMODB, &["--endpoint", &*urls[0]]).ended(0, &[PAID_ONCE]);
+        },
+    ));
     support::main(all)
 }
 
@@ -85,8 +118,19 @@ fn payments() {
     let number = |label| ran.number(label, "");
     let output = &ran.stdout;
     assert_eq!((number("charges"), number("payments")), (200, 200));
-    assert_eq!(number("reuse"), 400, "{output}");
+    assert_eq!(number("reuse"), 422, "{output}");
     assert!(number("kills") > 0 && number("replays") > 0, "{output}");
+}
+
+/// What the handler of each driver prints in the end.
+const PAID_ONCE: &str = "Every payment was made exactly once.";
+
+fn payments_on_rusqlite() {
+    run(PAYMENTS_RUSQLITE, &[]).ended(0, &[PAID_ONCE]);
+}
+
+fn payments_on_sea_orm() {
+    run(PAYMENTS_SEA_ORM, &[]).ended(0, &[PAID_ONCE]);
 }
 
 fn ghost_jobs() {

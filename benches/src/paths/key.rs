@@ -73,7 +73,7 @@ const SIZES: [(usize, &str); 4] = [
 ];
 
 /// Returns a body that compresses badly.
-fn body(bytes: usize) -> Vec<u8> {
+pub(super) fn body(bytes: usize) -> Vec<u8> {
     let digits = std::iter::repeat_with(|| fresh_id().into_bytes());
     digits.flatten().take(bytes).collect()
 }

@@ -19,12 +19,13 @@ use crate::{Backend, Plan, Row};
 use race::Race;
 
 /// The paths, in the order of reports.
-pub const PATHS: [&str; 15] = [
+pub const PATHS: [&str; 16] = [
     "claim_fresh",
     "claim_complete",
     "replay",
     "run",
     "http",
+    "protected",
     "contended",
     "locked_key",
     "payload",
@@ -122,6 +123,7 @@ async fn visit_path(path: &str, visit: &mut Visit<'_>) -> Result<(), BoxError> {
         ("payload", _) => key::payload(visit).await,
         ("cold_start", _) => key::cold_start(visit).await,
         ("run", _) => wrappers::run(visit).await,
+        ("protected", _) => wrappers::protected(visit).await,
         ("contended", _) => wrappers::contended(visit).await,
         ("locked_key", _) => beside::locked_key(visit).await,
         ("purge", _) => beside::purge(visit).await,

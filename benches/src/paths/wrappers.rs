@@ -1,10 +1,12 @@
-//! The wrappers of a store: the engine, the HTTP layer, and single flight.
+//! The wrappers of a store: the engine, the HTTP layer, protection, and single flight.
 
 use std::sync::Arc;
 
-use idem_core::wrappers::SingleFlight;
-use idem_core::{BoxError, Idempotency};
+use idem_core::wrappers::protected::{DataKey, KeyRing, Peppers};
+use idem_core::wrappers::{Protected, SingleFlight};
+use idem_core::{BoxError, Idempotency, Response};
 
+use super::key::body;
 use super::{IDEM, KEYS, Scene, Visit};
 use crate::measured::Measured;
 use crate::operations::{Calls, ClaimReplay, ConcurrentClaims, Keys, Life, Posts, Run};
@@ -50,6 +52,43 @@ pub(super) async fn http(visit: &mut Visit<'_>) -> Result<(), BoxError> {
         Measured::on(&keys, ROUTE, Posts::without_layer().await?),
     ];
     for (path, contenders) in [("http_fresh", fresh), ("http_replayed", replayed)] {
+        visit.measure(Scene::new(path, &[64], contenders)).await?;
+    }
+    Ok(())
+}
+
+const PROTECTED: &str = "protected";
+const PEPPERED: &str = "with peppers";
+
+/// Measures a store with encrypted results of 1 KiB, and one with fingerprints under a pepper, too,
+/// against the store alone.
+pub(super) async fn protected(visit: &mut Visit<'_>) -> Result<(), BoxError> {
+    let arena = visit.arena().await?;
+    let ring = Arc::new(KeyRing::new(DataKey::new("bench", &[7; 32])?));
+    let protected = || Protected::new(arena.store()).with_keys(Arc::clone(&ring));
+    let peppered = Arc::new(protected().with_peppers(Peppers::new([9; 32])?));
+    let protected = Arc::new(protected());
+    let life = Life::Complete(Response::new(200, body(1 << 10)));
+    let sealed = |life| Calls(Arc::clone(&protected), life);
+    let hidden = |life| Calls(Arc::clone(&peppered), life);
+    let plain = |life| Calls(arena.store(), life);
+    let complete = vec![
+        Measured::boxed(PROTECTED, sealed(life.clone())),
+        Measured::boxed(PEPPERED, hidden(life.clone())),
+        Measured::boxed(IDEM, plain(life.clone())),
+    ];
+    let sealed_keys = Keys::used(&sealed(life.clone()), KEYS).await?;
+    let hidden_keys = Keys::used(&hidden(life.clone()), KEYS).await?;
+    let plain_keys = Keys::used(&plain(life), KEYS).await?;
+    let replay = vec![
+        Measured::on(&sealed_keys, PROTECTED, sealed(Life::Replay)),
+        Measured::on(&hidden_keys, PEPPERED, hidden(Life::Replay)),
+        Measured::on(&plain_keys, IDEM, plain(Life::Replay)),
+    ];
+    for (path, contenders) in [
+        ("protected_complete", complete),
+        ("protected_replay", replay),
+    ] {
         visit.measure(Scene::new(path, &[64], contenders)).await?;
     }
     Ok(())

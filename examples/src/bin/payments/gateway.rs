@@ -9,7 +9,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use idem_core::{BoxError, Idempotency, Key, MemoryStore};
 use idem_examples::http::{Client, serve};
-use idem_http::{HttpPolicy, IdempotencyLayer};
+use idem_http::IdempotencyLayer;
 use tokio::time::sleep;
 
 use crate::Order;
@@ -48,7 +48,7 @@ impl Gateway {
         let charges = Charges::default();
         let idem = Idempotency::new(MemoryStore::new());
         let layer = IdempotencyLayer::new(idem, |_: &_| Some("shop".to_owned()))
-            .with_policy(HttpPolicy::stripe());
+            .with_policy(idem_http::presets::stripe());
         let router = Router::new().route("/charges", post(Self::charge));
         let router = router.layer(layer).with_state(Arc::clone(&charges));
         let url = format!("http://{}/charges", serve(router).await?);

@@ -112,7 +112,7 @@ async fn serve(address: SocketAddr, effects: Effects, gateway: String) -> Result
         let token = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         token.strip_prefix("Bearer ").map(str::to_owned)
     });
-    let policy = HttpPolicy::stripe().with_operation("payments.create");
+    let policy = HttpPolicy::ietf().with_operation("payments.create");
     let shop = Arc::new(Shop { effects, gateway });
     let router = Router::new().route("/payments", post(pay).layer(layer.with_policy(policy)));
     let listener = TcpListener::bind(address).await?;
@@ -219,7 +219,7 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     let reused = customer.send(&key(0), &order(99_999)).await?;
     let status = reused.map_or(0, |response| response.status().as_u16());
     report.count("reuse", status.into(), "the same key for another amount");
-    report.check(status == 400, "a reused key was not refused");
+    report.check(status == 422, "a reused key was not refused");
     server.dismiss().await;
     effects.remove().await?;
     Ok(report.print(

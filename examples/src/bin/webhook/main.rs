@@ -13,7 +13,8 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, Response};
+use axum::http::request::Parts;
+use axum::http::{Request, Response};
 use axum::routing::post;
 use clap::Parser;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -60,7 +61,7 @@ struct App {
 
 impl App {
     fn new(effects: Effects, is_sabotaged: bool) -> Result<Self, BoxError> {
-        let verifier = Verifier::new(Provider::GitHub, SECRET)?;
+        let verifier = Verifier::new(Provider::github(), SECRET)?;
         let receiver = Receiver::new(effects.store(), verifier, "octo-org")?;
         Ok(Self {
             receiver: receiver.with_versions(|event: &Event| events::version(event.body()))?,
@@ -70,15 +71,12 @@ impl App {
     }
 
     /// `POST /github`. The answer is 2xx only for a recorded outcome.
-    async fn github(
-        State(app): State<Arc<Self>>,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Response<Body> {
+    async fn github(State(app): State<Arc<Self>>, parts: Parts, body: Bytes) -> Response<Body> {
+        let request = Request::from_parts(parts, body);
         let handler = async |event: Event, work: Work| app.handle(&event, &work).await;
         let answer = match app.is_sabotaged {
-            false => app.receiver.receive(&headers, body, handler).await,
-            true => app.forgetful().receive(&headers, body, handler).await,
+            false => app.receiver.receive(&request, handler).await,
+            true => app.forgetful().receive(&request, handler).await,
         };
         answer.response().map(Body::from)
     }

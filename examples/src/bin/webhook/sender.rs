@@ -91,8 +91,8 @@ impl<'a> Sender<'a> {
             events,
             url: format!("http://{to}/github"),
             client: Client::default(),
-            genuine: Verifier::new(Provider::GitHub, SECRET)?,
-            forger: Verifier::new(Provider::GitHub, "a guess")?,
+            genuine: Verifier::new(Provider::github(), SECRET)?,
+            forger: Verifier::new(Provider::github(), "a guess")?,
             tally: Mutex::default(),
         })
     }
@@ -130,9 +130,9 @@ impl<'a> Sender<'a> {
             true => &self.forger,
             false => &self.genuine,
         };
-        let mut request = Request::post(&self.url).body(event.body.clone())?;
+        let mut request = Request::post(&self.url).body(Bytes::from(event.body.clone()))?;
+        signer.sign(&mut request)?;
         let headers = request.headers_mut();
-        *headers = signer.sign(&Bytes::copy_from_slice(event.body.as_bytes()));
         headers.insert("x-github-delivery", HeaderValue::from_str(&event.id)?);
         headers.insert("x-github-event", HeaderValue::from_str(&event.topic)?);
         let response = self.client.send(request).await?;
