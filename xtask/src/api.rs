@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::step::{cargo, output};
+use crate::step::output;
 use crate::{Result, workspace};
 
 const FOLDER: &str = "docs/api";
@@ -20,16 +20,15 @@ const CHANGES: &str = "CHANGELOG.md";
 pub(crate) fn differences(accept: bool) -> Result<Option<String>> {
     let root = workspace::members()?.workspace_root;
     let published = workspace::published()?;
-    let mut documented = cargo("doc --quiet --no-deps --all-features");
-    for package in &published {
-        documented.args(["--package", package]);
+    let names = published.iter().map(|package| package.name.as_str());
+    for mut documented in workspace::documented(names)? {
+        documented.env("RUSTDOC", root.join("xtask/rustdoc.sh"));
+        documented.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
+        output(&mut documented)?;
     }
-    documented.env("RUSTDOC", root.join("xtask/rustdoc.sh"));
-    documented.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
-    output(&mut documented)?;
     let folder = workspace::members()?.target_directory.join("doc");
     let mut wrong = Vec::new();
-    for package in &published {
+    for package in published.iter().map(|package| package.name.as_str()) {
         let json = folder.join(package.replace('-', "_") + ".json");
         let api = public_api::Builder::from_rustdoc_json(json)
             .omit_blanket_impls(true)

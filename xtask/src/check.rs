@@ -1,5 +1,6 @@
 //! `cargo xtask check`: checks of the code without running it.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::step::{self, cargo, output};
@@ -30,10 +31,14 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     let mut rival = cargo("fmt --check --manifest-path");
     hold &= step::run("format of benches/idempotent", rival.arg(RIVAL))?;
     hold &= clippy()?;
-    let mut documentation = cargo("doc --quiet --workspace --no-deps --all-features");
-    documentation.env("RUSTDOCFLAGS", "-D warnings");
-    hold &= step::run("documentation", &mut documentation)?;
+    let packages = workspace::members()?.packages;
+    let names = packages.iter().map(|package| package.name.as_str());
+    for mut documentation in workspace::documented(names)? {
+        documentation.env("RUSTDOCFLAGS", "-D warnings");
+        hold &= step::run("documentation", &mut documentation)?;
+    }
     hold &= dependencies()?;
+    remove_old_packages()?;
     let mut packages = cargo("publish --quiet --workspace --dry-run --allow-dirty");
     hold &= step::run("packages, as they are published", &mut packages)?;
     for (what, wrong) in [
@@ -52,25 +57,50 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     Ok(hold)
 }
 
+/// Removes the packages of earlier runs. Cargo unpacks each into a source folder of the registry that
+/// it makes for a dry run, and does not unpack it again when the content of a version has changed.
+fn remove_old_packages() -> Result {
+    let home = std::env::home_dir().map(|home| home.join(".cargo"));
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
+    let Some(sources) = home.map(|home| home.join("registry/src")) else {
+        return Ok(());
+    };
+    let Ok(entries) = std::fs::read_dir(sources) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry?;
+        // The folders of other registries begin with their host.
+        if entry.file_name().to_string_lossy().starts_with('-') {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs Clippy over everything, and over the packages with features: none and all of them, and each
 /// alone where a user chooses.
 fn clippy() -> Result<bool> {
     let deny = ["--", "-D", "warnings"];
     let workspace = workspace::members()?;
     let mut all = cargo("clippy --quiet --all-targets");
-    let mut hold = step::run("clippy", all.args(workspace::EVERYTHING).args(deny))?;
+    let mut hold = step::run(
+        "clippy",
+        all.args(workspace::everything_unlinked()?).args(deny),
+    )?;
     let mut rival = cargo("clippy --quiet --all-targets --locked --ignore-rust-version");
     rival.args(["--manifest-path", RIVAL, "--target-dir"]);
     rival.arg(&workspace.target_directory);
     hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
     let packages = workspace.packages.iter();
     for package in packages.filter(|package| !package.features.is_empty()) {
+        let all: Vec<_> = workspace::features(package).collect();
         let mut sets = vec![
             "--no-default-features".to_owned(),
-            "--all-features".to_owned(),
+            format!("--features {}", all.join(",")),
         ];
         if workspace::is_published(package) || package.name == "idem-storm" {
-            let alone = package.features.keys().filter(|name| *name != "default");
+            let alone = all.iter().filter(|name| **name != "default");
             sets.extend(alone.map(|name| format!("--no-default-features --features {name}")));
         }
         for features in sets {

@@ -5,10 +5,12 @@ mod api;
 mod bench;
 mod check;
 mod dashboard;
+mod duckdb;
 mod machine;
 mod page;
 mod pool;
 mod progress;
+mod prove;
 mod row;
 mod servers;
 mod step;
@@ -48,6 +50,13 @@ enum Command {
     Check(check::CheckOptions),
     /// Draws the dashboard of idem-core with figures of its example: `docs/dashboard.svg`.
     Dashboard,
+    /// Injects faults and judges what callers saw: `ci`, `cell`, `campaign`, `judge` and more, as in
+    /// `prove/README.md`.
+    Prove {
+        /// The arguments of `prove`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
 }
 
 /// The tests to run, and the destination of the result.
@@ -77,8 +86,7 @@ pub(crate) struct TestOptions {
 
 fn main() -> ExitCode {
     match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error}");
             let causes = std::iter::successors(error.source(), |cause| cause.source());
@@ -88,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<bool> {
+fn run() -> Result<ExitCode> {
     let command = Arguments::parse().command;
     // Started in a subfolder, too, every command is about the whole workspace.
     if let Some(package) = std::env::var_os("CARGO_MANIFEST_DIR")
@@ -96,11 +104,16 @@ fn run() -> Result<bool> {
     {
         std::env::set_current_dir(root).map_err(|error| format!("{}: {error}", root.display()))?;
     }
-    match command {
+    let succeeds = match command {
         Command::Servers(command) => servers::run(&command).map(|()| true),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Dashboard => dashboard::run(),
-    }
+        Command::Prove { arguments } => return prove::run(&arguments).map(ExitCode::from),
+    }?;
+    Ok(match succeeds {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }

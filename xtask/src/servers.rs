@@ -3,8 +3,8 @@
 use clap::Subcommand;
 use idem_servers::{Finder, Options, State, server};
 
-use crate::Result;
 use crate::pool::Pool;
+use crate::{Result, duckdb};
 
 /// The commands for servers that stay up.
 #[derive(Debug, Subcommand)]
@@ -12,12 +12,14 @@ pub(crate) enum Command {
     /// Starts the named servers that do not run yet; without names, all available ones.
     Up {
         /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes), `redis`,
-        /// `valkey`, `redis-cluster` (six nodes), `mongo`, and the broker `nats`.
+        /// `valkey`, `redis-cluster` (six nodes), `mongo`, `dynamodb` (an imitation), and the
+        /// broker `nats`.
         names: Vec<String>,
     },
     /// Lists the running servers.
     Status,
-    /// Prints `export IDEM_…_URL=…` lines for a shell.
+    /// Prints `export IDEM_…_URL=…` lines for a shell, and those for DuckDB's library, if `cargo
+    /// xtask test` has fetched it.
     Env,
     /// Ends all servers and removes their data.
     Down,
@@ -40,6 +42,12 @@ pub(crate) fn run(command: &Command) -> Result {
             for record in state.records() {
                 let url = record.url.replace('\'', r"'\''");
                 println!("export {}='{url}'", server(&record.name)?.url_variable());
+            }
+            // DuckDB is no server, and its tests need its library.
+            if duckdb::is_there() {
+                for (name, value) in duckdb::variables() {
+                    println!("export {name}='{value}'");
+                }
             }
         }
         Command::Down => {

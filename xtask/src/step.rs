@@ -3,12 +3,14 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::Result;
+use crate::{Result, duckdb};
 
-/// Returns cargo, as it runs this program, with these words as arguments.
+/// Returns cargo, as it runs this program, with these words as arguments. Each run knows the folder
+/// of DuckDB's library: cargo would build the driver anew with every change.
 pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments.split_whitespace());
+    command.envs(duckdb::variables());
     command
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn run_all(
 /// Builds all suites at once. Returns the program of each package's suite.
 fn build(workspace: &Metadata) -> Result<Vec<(&Package, Utf8PathBuf)>> {
     let mut command = cargo("test --no-run --message-format=json --test");
-    command.arg(TARGET).args(workspace::EVERYTHING);
+    command.arg(TARGET).args(workspace::everything()?);
     let packages = workspace.packages.iter();
     let packages = packages.filter(|package| workspace::tests(package).contains(TARGET));
     println!("==> building {} suites", packages.clone().count());

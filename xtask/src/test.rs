@@ -12,27 +12,33 @@ use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::row::{Report, json, markdown, table};
 use crate::step::{self, cargo, has};
-use crate::{Result, TestOptions, suites, tools, workspace};
+use crate::{Result, TestOptions, duckdb, suites, tools, workspace};
 
 /// Runs everything. Returns whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let steps = suites::titles()?.into_iter();
     let mut progress = Progress::begin(steps.chain(TESTS.map(str::to_owned)))?;
     tools::set_up(options);
+    let no_duckdb = duckdb::set_up().err().map(|error| {
+        let reason = format!("DuckDB's library cannot be had: {error}").replace('\n', " ");
+        println!("    duckdb: {reason}");
+        ("IDEM_DUCKDB_MISSING".to_owned(), reason)
+    });
     let mut finder = Finder::from_env()?;
     if options.no_containers {
         finder = finder.without(Source::Container);
     }
     let (slow, others) = needed(options);
-    let slow_finder = finder.clone();
-    // Where it has to be built, that takes minutes, beside the tests.
-    let slow = slow.map(|name| {
+    // Where one has to be built, that takes minutes, beside the tests.
+    let slow = slow.into_iter().map(|name| {
+        let finder = finder.clone();
         let start = move || {
-            let pool = Pool::start(&[name.to_owned()], &slow_finder, &Options::new(), &[]);
+            let pool = Pool::start(&[name.to_owned()], &finder, &Options::new(), &[]);
             pool.map_err(|error| error.to_string())
         };
         (name, std::thread::spawn(start))
     });
+    let slow: Vec<_> = slow.collect();
     let is_whole = options.backend.is_empty() && options.filter.is_none();
     if is_whole {
         step::run("build", &mut build()?)?;
@@ -42,7 +48,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         true => Pool::default(),
         false => Pool::start(&others, &finder, &Options::new(), &[])?,
     };
-    if let Some((name, starting)) = slow {
+    for (name, starting) in slow {
         if starting.is_finished() || is_required(name, options) {
             let started = starting.join().map_err(|_| format!("{name}: a panic"))?;
             pool.add(started?);
@@ -53,7 +59,9 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
             );
         }
     }
-    let variables = pool.variables();
+    let mut variables = pool.variables();
+    variables.extend(duckdb::variables());
+    variables.extend(no_duckdb);
     let mut failed = Vec::new();
     progress.next();
     if is_whole {
@@ -81,11 +89,18 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
 }
 
 /// The crates that need no server: their tests also run without features.
-const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
+const PLAIN: [&str; 6] = [
+    "idem-actix",
+    "idem-client",
+    "idem-core",
+    "idem-http",
+    "idem-queue",
+    "idem-webhooks",
+];
 
-/// Returns the servers to start: the one that may have to be built, and the others. If every wanted
+/// Returns the servers to start: those that may have to be built, and the others. If every wanted
 /// backend is named like a server, only those start.
-fn needed(options: &TestOptions) -> (Option<&'static str>, Vec<String>) {
+fn needed(options: &TestOptions) -> (Vec<&'static str>, Vec<String>) {
     let backends = &options.backend;
     let is_server = |name: &String| idem_servers::server(name).is_ok();
     let all = || {
@@ -97,13 +112,14 @@ fn needed(options: &TestOptions) -> (Option<&'static str>, Vec<String>) {
         true => backends.clone(),
         false => all().collect(),
     };
-    let count = names.len();
-    names.retain(|name| name != BUILT);
-    ((names.len() < count).then_some(BUILT), names)
+    let is_wanted = |built: &&str| names.iter().any(|name| name == built);
+    let built = BUILT.into_iter().filter(is_wanted).collect();
+    names.retain(|name| !BUILT.contains(&name.as_str()));
+    (built, names)
 }
 
-/// The server that is built from sources where no package has it.
-const BUILT: &str = "mongo";
+/// The servers that are built from sources where no package has them.
+const BUILT: [&str; 2] = ["mongo", "dynamodb"];
 
 /// Returns whether a run without this server would be none.
 fn is_required(name: &str, options: &TestOptions) -> bool {
@@ -118,7 +134,7 @@ fn build() -> Result<Command> {
         true => cargo("nextest run --no-run --cargo-quiet"),
         false => cargo("test --no-run --quiet"),
     };
-    command.args(workspace::EVERYTHING);
+    command.args(workspace::everything()?);
     Ok(command)
 }
 
@@ -148,14 +164,14 @@ fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
         );
         without_nextest()?
     };
-    unit.args(workspace::EVERYTHING);
+    unit.args(workspace::everything()?);
     let mut featureless = cargo("test --no-fail-fast --quiet --lib --tests --no-default-features");
     for package in PLAIN {
         featureless.args(["--package", package]);
     }
     let plain_mssql = cargo("test --quiet --lib --no-default-features --package idem-mssql");
     let mut examples = cargo("test --quiet --doc");
-    examples.args(workspace::EVERYTHING);
+    examples.args(workspace::everything()?);
     if options.no_containers {
         for command in [&mut unit, &mut examples] {
             command.args(["--exclude", "idem-containers"]);
@@ -236,19 +252,16 @@ mod tests {
                 backend: backends.iter().map(|name| (*name).to_owned()).collect(),
                 ..TestOptions::default()
             });
-            (built.is_some(), others)
+            (built.len(), others)
         };
         let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!(
-            needed(&["mysql", "galera"]),
-            (false, of(&["mysql", "galera"]))
-        );
-        assert_eq!(needed(&["redis", "mongo"]), (true, of(&["redis"])));
+        assert_eq!(needed(&["mysql", "galera"]), (0, of(&["mysql", "galera"])));
+        assert_eq!(needed(&["redis", "mongo"]), (1, of(&["redis"])));
         // The servers of a backend with another name are unknown, so all start.
         let all = idem_servers::servers().len();
         for backends in [&["mysql", "hybrid"][..], &[]] {
             let (built, others) = needed(backends);
-            assert_eq!((built, others.len()), (true, all - 1));
+            assert_eq!((built, others.len()), (2, all - 2));
         }
     }
 

@@ -1,0 +1,63 @@
+//! `cargo xtask prove`: installs what faults need, and runs `prove`.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::step::{self, cargo};
+use crate::{Result, tools, workspace};
+
+/// Packages with which faults are injected.
+const FAULTS: &[&str] = &[
+    "e2fsprogs",
+    "gcc",
+    "iproute2",
+    "iptables",
+    "mount",
+    "perl-base",
+    "strace",
+    "util-linux",
+];
+
+/// The servers with cells of their own.
+const SERVERS: &[&str] = &[
+    "postgres", "etcd", "patroni", "redis", "valkey", "mariadb", "mysql",
+];
+
+/// The commands that run cells; the others read files.
+const RUNS: &[&str] = &["ci", "campaign", "cell", "doctor", "nightly", "trace"];
+
+/// Runs `prove` with these arguments. Returns its exit status.
+pub(crate) fn run(arguments: &[OsString]) -> Result<u8> {
+    let command = arguments.first().and_then(|word| word.to_str());
+    if command.is_some_and(|command| RUNS.contains(&command)) {
+        set_up();
+    }
+    let mut prove = match command {
+        // The tests have built it with these features; a campaign needs speed.
+        Some("ci") => {
+            let mut build = cargo("build --quiet --bin prove");
+            step::output(build.args(workspace::everything()?))?;
+            Command::new(workspace::members()?.target_directory.join("debug/prove"))
+        }
+        _ => cargo("run --quiet --release -p idem-prove --"),
+    };
+    let status = prove.args(arguments).status()?;
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(2))
+}
+
+/// Installs what is missing. What cannot be installed is reported as not run by `prove doctor`.
+fn set_up() {
+    if let Err(error) = tools::packages(FAULTS) {
+        println!("    some faults are not injected: {error}");
+    }
+    for name in SERVERS {
+        let provided = idem_servers::server(name)
+            .and_then(|server| server.provide(|message| println!("    {message}")));
+        if let Err(error) = provided {
+            println!("    {name} is not run: {error}");
+        }
+    }
+}
