@@ -263,10 +263,14 @@ impl Caller {
         }
         let cut = self.random.random_bool(0.02);
         let claiming = self.store.claim(&request);
-        let outcome = match cut {
+        let mut outcome = match cut {
             true => tokio::time::timeout(Duration::ZERO, claiming).await.ok(),
             false => Some(claiming.await),
         };
+        // Some are asked for again at once, as by a caller that got no answer.
+        if outcome.is_some() && self.random.random_bool(0.1) {
+            outcome = Some(self.store.claim(&request).await);
+        }
         match outcome {
             Some(Ok(ClaimOutcome::Acquired(claim))) => {
                 for _ in 0..self.random.random_range(0..3) {
@@ -322,7 +326,7 @@ impl Caller {
         let response = response(&claim, number);
         let what = self.random.random_range(0..100);
         // Some are repeated at once, as by a caller that got no answer.
-        let times = 1 + u32::from(self.random.random_bool(0.1));
+        let times = 1 + u32::from(self.random.random_bool(0.3));
         for _ in 0..times {
             match what {
                 0..35 => of(self.store.complete(&claim, &response, retention).await)?,

@@ -157,7 +157,7 @@ async fn record(log: &Log, orders: &Orders) -> Result<Trace, BoxError> {
         seed: head.seed,
         callers: orders.callers,
         steps: orders.steps,
-        lease: Duration::from_millis(40),
+        lease: Duration::from_millis(80),
         ..Plan::default()
     };
     let recorder = Recorder::create(&folder.path().join("0.ndjson"), head)?;

@@ -106,12 +106,58 @@ struct Called<'a> {
     effect: Option<usize>,
 }
 
+/// The call that explains a change.
+struct Explained {
+    at: usize,
+    /// The state after it.
+    state: KeyState,
+    /// Whether its answer tells of a later look.
+    is_hidden: bool,
+    /// Between which instants the change came, whichever of all calls that would do it was: when the
+    /// first of them was invoked, and when the last had returned.
+    time: Span,
+}
+
+impl Called<'_> {
+    /// Returns the state after the call, if the change may be its effect. With `is_hidden` its answer
+    /// tells of a later look.
+    fn explains(
+        &self,
+        present: &KeyState,
+        change: &Change,
+        row: &Row,
+        invoked: i64,
+        is_hidden: bool,
+    ) -> Option<KeyState> {
+        let operation = self.operation;
+        let is_sweep = operation.call.op == Op::Sweep;
+        let returned = operation.returned.unwrap_or(i64::MAX);
+        let is_too_early = change.now.is_some_and(|now| now < operation.window.lo);
+        // Where nobody was told, no effect is known to be the last.
+        let may_repeat = is_sweep || is_hidden && operation.answer == Answer::Unknown;
+        let is_spent = self.effect.is_some() && !may_repeat;
+        if is_spent || is_too_early || returned < invoked {
+            return None;
+        }
+        let looked_again;
+        let operation = match is_hidden {
+            true if !may_look_again(operation) => return None,
+            true => {
+                looked_again = operation.hidden();
+                &looked_again
+            }
+            false => operation,
+        };
+        effect(present, operation).find_map(|state| row.narrow(state))
+    }
+}
+
 struct OfKey<'a> {
     calls: Vec<Called<'a>>,
     /// The states in the server's order; the first is that of a fresh key.
     states: Vec<KeyState>,
-    /// The call of each change; `None` for a purge or a sweep.
-    by: Vec<Option<usize>>,
+    /// When each change came; `None` for a purge or a sweep.
+    times: Vec<Option<Span>>,
     is_refused: bool,
 }
 
@@ -125,7 +171,7 @@ impl<'a> OfKey<'a> {
         Self {
             calls: operations.map(called).collect(),
             states: vec![KeyState::new()],
-            by: Vec::new(),
+            times: Vec::new(),
             is_refused: false,
         }
     }
@@ -154,13 +200,7 @@ impl<'a> OfKey<'a> {
         let Some(row) = &change.row else {
             return self.purge(change, line, verdict);
         };
-        let found = self.call_of(change, row, *invoked, false);
-        let is_hidden = found.is_none();
-        let found = match asks_again {
-            true => found.or_else(|| self.call_of(change, row, *invoked, true)),
-            false => found,
-        };
-        let Some((at, state)) = found else {
+        let Some(found) = self.call_of(change, row, *invoked, asks_again) else {
             let why = format!(
                 "no call explains the change to {row:?} at {}; before it: {:?}",
                 change.at,
@@ -168,66 +208,57 @@ impl<'a> OfKey<'a> {
             );
             return self.refuse(verdict, line, why);
         };
-        let operation = self.calls[at].operation;
+        *invoked = (*invoked).max(found.time.lo);
+        let operation = self.calls[found.at].operation;
         verdict
             .coverage
-            .count(of_step(self.present(), operation, &state));
+            .count(of_step(self.present(), operation, &found.state));
         let is_sweep = operation.call.op == Op::Sweep;
-        if !is_sweep {
-            *invoked = (*invoked).max(operation.invoked);
-        }
-        if is_hidden {
+        if found.is_hidden {
             verdict.repeated += 1;
         } else if !is_sweep {
-            self.calls[at].effect = Some(self.states.len());
+            self.calls[found.at].effect = Some(self.states.len());
         }
-        self.by.push((!is_sweep).then_some(at));
-        self.states.push(state);
+        self.times.push((!is_sweep).then_some(found.time));
+        self.states.push(found.state);
     }
 
-    /// Returns the call whose effect a change is, and the state after it. With `hidden` its answer tells
-    /// of a later look.
+    /// Returns the call whose effect a change is, and the state after it.
     fn call_of(
         &self,
         change: &Change,
         row: &Row,
         invoked: i64,
-        hidden: bool,
-    ) -> Option<(usize, KeyState)> {
-        let mut found: Option<(usize, KeyState)> = None;
+        asks_again: bool,
+    ) -> Option<Explained> {
+        let mut found = None;
+        let (mut first, mut last) = (i64::MAX, i64::MIN);
+        let hidden: &[bool] = if asks_again { &[false, true] } else { &[false] };
         for (at, called) in self.calls.iter().enumerate() {
-            let operation = called.operation;
-            let is_sweep = operation.call.op == Op::Sweep;
-            let returned = operation.returned.unwrap_or(i64::MAX);
-            let is_too_early = change.now.is_some_and(|now| now < operation.window.lo);
-            // Where nobody was told, no effect is known to be the last.
-            let may_repeat = is_sweep || hidden && operation.answer == Answer::Unknown;
-            let is_spent = called.effect.is_some() && !may_repeat;
-            if is_spent || is_too_early || returned < invoked {
-                continue;
-            }
-            let looked_again;
-            let operation = match hidden {
-                true if !may_look_again(operation) => continue,
-                true => {
-                    looked_again = operation.hidden();
-                    &looked_again
+            for &is_hidden in hidden {
+                let Some(state) = called.explains(self.present(), change, row, invoked, is_hidden)
+                else {
+                    continue;
+                };
+                first = first.min(called.operation.invoked);
+                last = last.max(called.operation.returned.unwrap_or(i64::MAX));
+                // Of several that would do, that which excludes the fewest others.
+                let urgency = urgency(called.operation, invoked, is_hidden);
+                if found.as_ref().is_none_or(|(other, _)| urgency < *other) {
+                    found = Some((urgency, (at, state, is_hidden)));
                 }
-                false => operation,
-            };
-            let Some(state) = effect(self.present(), operation).find_map(|state| row.narrow(state))
-            else {
-                continue;
-            };
-            // Of several that would do, that which excludes the fewest others.
-            let is_first = found.as_ref().is_none_or(|(other, _)| {
-                urgency(operation, invoked) < urgency(self.calls[*other].operation, invoked)
-            });
-            if is_first {
-                found = Some((at, state));
             }
         }
-        found
+        let time = Span {
+            lo: first,
+            hi: last,
+        };
+        found.map(|(_, (at, state, is_hidden))| Explained {
+            at,
+            state,
+            is_hidden,
+            time,
+        })
     }
 
     /// The record is deleted: it has expired, or was released.
@@ -251,7 +282,7 @@ impl<'a> OfKey<'a> {
             body: Body::Absent,
             ..self.present().clone()
         };
-        self.by.push(None);
+        self.times.push(None);
         self.states.push(state);
     }
 
@@ -290,14 +321,14 @@ impl<'a> OfKey<'a> {
     fn told(&self, operation: &Operation) -> Option<&'static str> {
         let returned = operation.returned.unwrap_or(i64::MAX);
         let (mut first, mut last) = (0, self.states.len() - 1);
-        for (at, by) in self.by.iter().enumerate() {
-            let Some(by) = by.map(|by| self.calls[by].operation) else {
+        for (at, time) in self.times.iter().enumerate() {
+            let Some(time) = time else {
                 continue;
             };
-            if by.returned.is_some_and(|end| end < operation.invoked) {
+            if time.hi < operation.invoked {
                 first = at + 1;
             }
-            if by.invoked > returned {
+            if time.lo > returned {
                 last = last.min(at);
             }
         }
@@ -319,16 +350,23 @@ fn may_look_again(operation: &Operation) -> bool {
 /// Returns the order in which calls take a change that several of them explain. First come those whose
 /// answer demands one: a claim that tries failures again answers with one only if it has itself recorded
 /// it. Then comes the call that was invoked first, because what had returned before it can no longer
-/// come after it, and of those that were already invoked that which returned first.
-fn urgency(operation: &Operation, invoked: i64) -> (bool, i64, i64) {
-    let demands = matches!(
-        (&operation.answer, &operation.call.op),
-        (Answer::Acquired { .. }, _)
-            | (Answer::Done, Op::Renew { .. } | Op::Save { .. })
-            | (Answer::Failed { .. }, Op::Claim { retry: true, .. })
-    );
+/// come after it, and of those that were already invoked that which returned first, and that whose answer
+/// tells of this change.
+fn urgency(operation: &Operation, invoked: i64, is_hidden: bool) -> (bool, i64, i64, bool) {
+    let demands = !is_hidden
+        && matches!(
+            (&operation.answer, &operation.call.op),
+            (Answer::Acquired { .. }, _)
+                | (Answer::Done, Op::Renew { .. } | Op::Save { .. })
+                | (Answer::Failed { .. }, Op::Claim { retry: true, .. })
+        );
     let returned = operation.returned.unwrap_or(i64::MAX);
-    (!demands, operation.invoked.max(invoked), returned)
+    (
+        !demands,
+        operation.invoked.max(invoked),
+        returned,
+        is_hidden,
+    )
 }
 
 /// Returns the states after the call where it writes.
