@@ -131,6 +131,23 @@ fn only_where_the_head_says_so_a_call_has_had_an_effect_before_its_answer() {
     }
 }
 
+/// A claim of the same attempt follows a renewal that was no longer than its lease, and so not in the
+/// log. Where the clocks are not known well, the renewal would explain the claim's change.
+#[test]
+fn a_change_is_that_of_the_call_whose_answer_demands_it() {
+    let texts = texts_of("traces/order");
+    assert_eq!(texts.len(), 1);
+    for (name, text) in texts {
+        let trace = Trace::parse(&text).unwrap();
+        let verdict = validate(&trace).unwrap();
+        assert!(verdict.is_accepted(), "{name}: {verdict}");
+        let mut without = Trace::new(trace.calls, trace.changes);
+        without.changes.remove(2);
+        let without = Trace::new(without.calls, without.changes);
+        assert!(!validate(&without).unwrap().is_accepted(), "{name}");
+    }
+}
+
 #[test]
 fn an_effect_that_nobody_called_for_is_refused() {
     let (_, text) = texts().into_iter().next().unwrap();

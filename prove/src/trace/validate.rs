@@ -249,11 +249,12 @@ impl<'a> OfKey<'a> {
                 }
             }
         }
+        let (_, (at, state, is_hidden)) = found?;
         let time = Span {
             lo: first,
             hi: last,
         };
-        found.map(|(_, (at, state, is_hidden))| Explained {
+        Some(Explained {
             at,
             state,
             is_hidden,
@@ -348,25 +349,21 @@ fn may_look_again(operation: &Operation) -> bool {
 }
 
 /// Returns the order in which calls take a change that several of them explain. First come those whose
-/// answer demands one: a claim that tries failures again answers with one only if it has itself recorded
-/// it. Then comes the call that was invoked first, because what had returned before it can no longer
-/// come after it, and of those that were already invoked that which returned first, and that whose answer
-/// tells of this change.
-fn urgency(operation: &Operation, invoked: i64, is_hidden: bool) -> (bool, i64, i64, bool) {
-    let demands = !is_hidden
-        && matches!(
-            (&operation.answer, &operation.call.op),
-            (Answer::Acquired { .. }, _)
-                | (Answer::Done, Op::Renew { .. } | Op::Save { .. })
-                | (Answer::Failed { .. }, Op::Claim { retry: true, .. })
-        );
+/// answer demands one: an acquired claim says which, and a claim that tries failures again answers with
+/// one only if it has itself recorded it. Then come those whose answer demands one unless the record was
+/// so already. Then comes the call that was invoked first, because what had returned before it can no
+/// longer come after it, and of those that were already invoked that which returned first, and that whose
+/// answer tells of this change.
+fn urgency(operation: &Operation, invoked: i64, is_hidden: bool) -> (u8, i64, i64, bool) {
+    let demands = match (&operation.answer, &operation.call.op) {
+        _ if is_hidden => 2,
+        (Answer::Acquired { .. }, _) | (Answer::Failed { .. }, Op::Claim { retry: true, .. }) => 0,
+        (Answer::Done, Op::Renew { .. } | Op::Save { .. }) => 1,
+        _ => 2,
+    };
     let returned = operation.returned.unwrap_or(i64::MAX);
-    (
-        !demands,
-        operation.invoked.max(invoked),
-        returned,
-        is_hidden,
-    )
+    let invoked = operation.invoked.max(invoked);
+    (demands, invoked, returned, is_hidden)
 }
 
 /// Returns the states after the call where it writes.
