@@ -37,8 +37,6 @@ const NOT_SHOWN: &str = "\
   elections ran.
 - That server comes to a stand under more than some ten callers, so it left fewer calls without an
   answer than the others.
-- The refused changes of MySQL's trace come in bursts, and no call explains them. It ran beside much
-  other work and was not kept; one of 52,802 calls was accepted. MariaDB's did not end in time.
 - SQL Server was not run.
 - Batches, watermarks and forced steps are not recorded: the suite's cases try them.
 ";
