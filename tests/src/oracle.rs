@@ -86,9 +86,11 @@ fn verdicts(history: &History, bounds: Bounds) -> Vec<(Verdict, bool)> {
     let of_key = |operations: &&Vec<Operation>| {
         let verdict = explain(operations, bounds);
         if verdict.is_refused() && history.head.asks_again {
-            let with_hidden = explain(&with_hidden(operations), bounds);
-            if with_hidden.is_explained() {
-                return (with_hidden, true);
+            for times in 1..=MOST_LOOKS {
+                let with_hidden = explain(&with_hidden(operations, times), bounds);
+                if with_hidden.is_explained() {
+                    return (with_hidden, true);
+                }
             }
         }
         (verdict, false)
@@ -107,14 +109,18 @@ fn verdicts(history: &History, bounds: Bounds) -> Vec<(Verdict, bool)> {
     })
 }
 
-/// Adds the hidden effects of answered claims.
-fn with_hidden(operations: &[Operation]) -> Vec<Operation> {
+/// How often a claim looks again, at most: where its lease ends before it looks, a sweep may fail what
+/// it wrote, and it tries the failure again.
+const MOST_LOOKS: usize = 3;
+
+/// Adds the hidden effects of answered claims, of each this many.
+fn with_hidden(operations: &[Operation], times: usize) -> Vec<Operation> {
     let claims = operations.iter().filter(|operation| {
         let is_answered = !matches!(operation.answer, Answer::Unknown | Answer::NotDone);
         is_answered && matches!(operation.call.op, Op::Claim { .. })
     });
-    let hidden: Vec<Operation> = claims.map(Operation::hidden).collect();
-    [operations, &hidden].concat()
+    let hidden = claims.flat_map(|claim| std::iter::repeat_n(claim.hidden(), times));
+    operations.iter().cloned().chain(hidden).collect()
 }
 
 /// Returns the answer that fits nowhere, what came before it, and the states that were left.
