@@ -267,7 +267,7 @@ impl Caller {
             true => tokio::time::timeout(Duration::ZERO, claiming).await.ok(),
             false => Some(claiming.await),
         };
-        // Some are asked for again at once, as by a caller that got no answer.
+        // Some claims are repeated at once, as by a caller that got no answer.
         if outcome.is_some() && self.random.random_bool(0.1) {
             outcome = Some(self.store.claim(&request).await);
         }
