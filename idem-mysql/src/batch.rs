@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use idem_core::backend::{LockedKeys, StoredRecord, TryTurn, Turn};
+use idem_core::backend::{LockedKeys, TryTurn, Turn};
 use idem_core::{ClaimOutcome, Error, Key, Result};
 use idem_sql::batch::{Batches, CheckedFinish, Item as _, RoundLimits};
 use idem_sql::claim::ClaimParams;
@@ -103,11 +103,9 @@ impl Batches for Operations {
         all: &[CheckedFinish<'_>],
     ) -> Result<Vec<bool>> {
         let mut finished = vec![false; all.len()];
-        // Twice, because the server's clock counts the retention, and this machine's the timeout.
-        let operation = i64::try_from(2 * self.config.timeout().as_micros()).unwrap_or(i64::MAX);
         let stays = |at: &usize| {
             let result = &all[*at].result;
-            result.state() == StoredRecord::COMPLETED && result.retention() > operation
+            self.stays(result.state(), result.retention())
         };
         let positions: Vec<_> = (0..all.len()).filter(stays).collect();
         let (which, _turns) = self.free_turns(&positions, |at| all[at].key());

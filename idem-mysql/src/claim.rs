@@ -89,7 +89,7 @@ impl Operations {
                         return Ok(ClaimOutcome::Acquired(claim));
                     }
                     Ok(Inserted::Perhaps) => has_written = true,
-                    Ok(Inserted::Nothing) => {}
+                    Ok(Inserted::Nothing) => has_written |= session.is_in_doubt(),
                     Err(error) if has_looked || !is_refused(&error) => {
                         return Err(after(has_written, error));
                     }
@@ -105,7 +105,7 @@ impl Operations {
                 Ok(Met::Answer(outcome)) => return Ok(outcome),
                 Ok(Met::Written) => has_written = true,
                 Ok(Met::Again) => {}
-                Err(error) => return Err(after(has_written, error)),
+                Err(error) => return Err(after(has_written || session.is_in_doubt(), error)),
             }
         }
         Err(key_changed_hands(Effect::Unknown))

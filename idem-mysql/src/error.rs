@@ -4,7 +4,7 @@ pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::backend::Meaning;
-use idem_core::{Error, ErrorKind};
+use idem_core::{Effect, Error, ErrorKind};
 use idem_sql::sqlx::driver_meaning;
 use sqlx::Error as SqlxError;
 
@@ -79,8 +79,18 @@ pub(crate) fn is_null_refused(error: &Error) -> bool {
 /// any [driver](crate::CallerTransaction), or one of its sources, is a lost race: a deadlock or a
 /// failed certification (1213), a lock of another transaction (1205, 3572), a row that changed under
 /// a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615).
+///
+/// An error of the commit is no reason, where the server is a Galera node: a 1213 may come although
+/// the other nodes have the commit. Claim again before you repeat such a transaction, as after an
+/// answer that was lost. [`Transaction::commit`](crate::Transaction::commit) says so by the effect.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
+    if error
+        .downcast_ref()
+        .is_some_and(|error: &Error| error.effect() == Effect::Unknown)
+    {
+        return false;
+    }
     idem_sql::transactions::is_retryable(error, |error| {
         number(error)?;
         Some(lost_race(error).is_some())

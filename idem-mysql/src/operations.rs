@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use idem_core::backend::{DuplicateEstimator, LockedKeys};
-use idem_core::{Advance, Claim, Key, Limits, Record, Result};
+use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord};
+use idem_core::{Advance, Claim, Effect, Error, ErrorKind, Key, Limits, Record, Result};
 use idem_sql::cells::{self, Row};
 use idem_sql::operations::{self, Read, Write};
 use idem_sql::parameters::{Parameter, Value, Values};
@@ -57,8 +57,27 @@ impl Operations {
                 *self.facts.get_or_init(|| read)
             }
         };
-        session.set_keeps(facts.keeps_transaction);
+        session.set_facts(facts);
         Ok(facts)
+    }
+
+    /// Returns whether a result is still there at the end of the operation that stores it: others
+    /// retry failures and claim what was released. The factor is there because the server's clock
+    /// counts the retention, and this machine's the timeout.
+    pub(crate) fn stays(&self, state: i64, retention: i64) -> bool {
+        let operation = i64::try_from(2 * self.config.timeout().as_micros()).unwrap_or(i64::MAX);
+        state == StoredRecord::COMPLETED && retention > operation
+    }
+
+    fn would_stay(&self, what: Write, values: &Values<'_>) -> Result<bool> {
+        if what != Write::Seal {
+            return Ok(false);
+        }
+        let values = values.of(&[Parameter::State, Parameter::Retention])?;
+        Ok(
+            matches!(values[..], [Value::Number(state), Value::Number(retention)]
+            if self.stays(state, retention)),
+        )
     }
 
     /// Returns the statements in the server's dialect.
@@ -103,7 +122,7 @@ impl operations::Operations for Operations {
                     .read(session, key, Read::LastCheckpoint, values)
                     .await?;
                 let Some(held) = held else {
-                    return Ok(None);
+                    break;
                 };
                 if is_checkpoint(&held, values)? {
                     return Ok(Some(written));
@@ -120,6 +139,11 @@ impl operations::Operations for Operations {
                     .rows(&sql.lease.with(values)?, Access::Write)
                     .await?;
                 Ok(rows.into_iter().next())
+            }
+            Write::Renew | Write::Checkpoint | Write::Force | Write::Rewrite
+                if !is_written && session.is_in_doubt() =>
+            {
+                Err(in_doubt())
             }
             _ => Ok(is_written.then_some(written)),
         }
@@ -162,9 +186,14 @@ impl operations::Operations for Operations {
         what: Write,
         values: &Values<'_>,
     ) -> Result<Step<Row>> {
-        match self.write(session, claim.key(), what, values).await? {
-            Some(row) => Ok(Step::Done(row)),
-            None => Step::met(self.owned(session, claim).await?),
+        if let Some(row) = self.write(session, claim.key(), what, values).await? {
+            return Ok(Step::Done(row));
+        }
+        match self.owned(session, claim).await? {
+            // The record shows whether it was this step that ended the claim. So does its absence,
+            // where it would have stayed.
+            None if session.is_in_doubt() && !self.would_stay(what, values)? => Err(in_doubt()),
+            owned => Step::met(owned),
         }
     }
 
@@ -189,6 +218,9 @@ impl operations::Operations for Operations {
             && mark.is_live
             && mark.version >= version
         {
+            if session.is_in_doubt() {
+                return Err(in_doubt());
+            }
             return Ok(Some(not_advanced(mark.version, version)));
         }
         let permit = self.permit(&self.locked_marks, session, source).await?;
@@ -209,6 +241,14 @@ impl operations::Operations for Operations {
         let is_raised = permit.settle(source, raised)? > 0;
         Ok(is_raised.then_some(Advance::Advanced))
     }
+}
+
+/// Returns the error of a write that a Galera node has refused, and that has changed nothing when it
+/// was sent again: what the first one did is not to be seen any more.
+fn in_doubt() -> Error {
+    let why = "a Galera node refused the write (1213), and may have lost the other nodes meanwhile, \
+               which may have it; ask again";
+    Error::new(ErrorKind::Contention, Effect::Unknown, why)
 }
 
 /// Returns whether the row of [`Read::LastCheckpoint`] is the checkpoint of the values.
@@ -239,7 +279,7 @@ impl Mark {
 mod tests {
     use std::collections::VecDeque;
 
-    use idem_core::{AttemptId, Checkpoint, ErrorKind, FencingToken, Timestamp, async_trait};
+    use idem_core::{AttemptId, Checkpoint, FencingToken, Timestamp, async_trait};
     use idem_sql::cells::{Cells, unexpected};
     use idem_sql::executor::{Answer, BoundStatement, Executor};
     use idem_sql::operations::Operations as _;
@@ -315,6 +355,7 @@ mod tests {
         let facts = Facts {
             dialect: Dialect::MariaDb,
             keeps_transaction: true,
+            is_galera: false,
             locks_gaps: false,
         };
         let operations = Operations::new(config, Arc::new(OnceLock::from(facts)));

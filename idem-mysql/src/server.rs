@@ -24,6 +24,7 @@ pub(crate) struct Server {
     /// Of a new session.
     isolation: String,
     rollback_on_timeout: bool,
+    is_galera: bool,
 }
 
 /// The facts about the server that operations need; read once for a store.
@@ -35,14 +36,19 @@ pub(crate) struct Facts {
     pub(crate) keeps_transaction: bool,
     /// Whether sessions lock gaps by default.
     pub(crate) locks_gaps: bool,
+    /// Whether it is a node of a Galera cluster.
+    pub(crate) is_galera: bool,
 }
 
 /// The parser behind every pooler says which product it is: only MariaDB reads the text in
-/// `/*M! … */`.
+/// `/*M! … */`. MySQL with Galera says so in its comment.
 pub(crate) const FACTS: &str = "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */, \
                      CAST(@@max_allowed_packet AS SIGNED), \
                      CAST(/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ AS BINARY), \
-                     CAST(@@innodb_rollback_on_timeout AS SIGNED)";
+                     CAST(@@innodb_rollback_on_timeout AS SIGNED), \
+                     @@version_comment LIKE '%wsrep%' /*M! OR EXISTS (SELECT 1 \
+                     FROM information_schema.GLOBAL_VARIABLES \
+                     WHERE VARIABLE_NAME = 'WSREP_ON' AND VARIABLE_VALUE = 'ON') */";
 
 /// Parts of the version of servers that speak MySQL's protocol and lock and isolate in another way
 /// (<https://vitess.io/docs/reference/compatibility/mysql-compatibility/>,
@@ -70,6 +76,7 @@ impl Server {
             max_packet: row.number(2)?.unsigned_abs(),
             isolation: text(3)?,
             rollback_on_timeout: row.number(4)? != 0,
+            is_galera: row.number(5)? != 0,
         })
     }
 
@@ -79,6 +86,7 @@ impl Server {
             dialect: self.dialect,
             keeps_transaction: self.dialect == Dialect::MariaDb && !self.rollback_on_timeout,
             locks_gaps,
+            is_galera: self.is_galera,
         }
     }
 
@@ -154,6 +162,7 @@ mod tests {
             max_packet: 16 << 20,
             isolation: "REPEATABLE-READ".to_owned(),
             rollback_on_timeout: false,
+            is_galera: false,
         }
     }
 

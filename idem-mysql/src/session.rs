@@ -17,6 +17,7 @@ use crate::drivers::{BoxExecutor, CallerTransaction, executor};
 use crate::error::{Access, LostRace, classify, lost_race, lost_race_of};
 use crate::executor::MySqlExecutor;
 use crate::held::Held;
+use crate::server::Facts;
 use crate::settings;
 
 /// How often a statement that lost a race is sent again. Each time another caller made progress, so
@@ -35,6 +36,8 @@ pub(crate) struct Session<'s> {
     connections: ConnectionSource<'s>,
     counters: &'s Counters,
     retry_timeout: RetryTimeout,
+    is_galera: bool,
+    is_in_doubt: bool,
 }
 
 /// How long a statement that has met a lock is sent again.
@@ -86,6 +89,8 @@ impl<'s> Session<'s> {
             }),
             counters,
             retry_timeout: RetryTimeout::Each(MAX_LOCK_WAIT),
+            is_galera: false,
+            is_in_doubt: false,
         }
     }
 
@@ -100,14 +105,27 @@ impl<'s> Session<'s> {
             },
             counters,
             retry_timeout: RetryTimeout::Each(MAX_LOCK_WAIT),
+            is_galera: false,
+            is_in_doubt: false,
         })
     }
 
-    /// Sets, for a transaction, whether 1205 comes at once and leaves it unchanged.
-    pub(crate) fn set_keeps(&mut self, whether: bool) {
+    /// Takes what the session has to know of the server.
+    pub(crate) fn set_facts(&mut self, facts: Facts) {
+        self.is_galera = facts.is_galera;
         if let ConnectionSource::Transaction { keeps, .. } = &mut self.connections {
-            *keeps = whether;
+            *keeps = facts.keeps_transaction;
         }
+    }
+
+    /// Returns whether a write may have taken effect although the server said that it had not. From
+    /// then on, the session's errors have an unknown effect.
+    ///
+    /// A node of Galera answers 1213 for a commit that loses the certification, and also for one that
+    /// was under way when the node lost the others, who may have it (`transaction::certify_commit`
+    /// of <https://github.com/codership/wsrep-lib>).
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
     }
 
     /// Acquires the store's connection, if it has not done so.
@@ -180,9 +198,13 @@ impl<'s> Session<'s> {
     ) -> Result<Answer> {
         let mut races = Races::default();
         loop {
+            let begun = Instant::now();
             match self.once(statement, sent).await {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => self.after(fault, sent, &mut races).await?,
+                Err(fault) => {
+                    let race = self.counted(&fault, sent, begun);
+                    self.after(race, fault, sent, &mut races).await?;
+                }
             }
         }
     }
@@ -200,13 +222,16 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Counts a lost race and waits for the next try; any other fault ends the operation.
-    async fn after(&mut self, fault: Fault, sent: Access, races: &mut Races) -> Result<()> {
-        let again = self
-            .counted(&fault)
-            .is_some_and(|race| self.is_repeated(race, races));
-        if !again {
-            return Err(fault.into_error(sent));
+    /// Waits for the next try after a lost race; any other fault ends the operation.
+    async fn after(
+        &mut self,
+        race: Option<LostRace>,
+        fault: Fault,
+        sent: Access,
+        races: &mut Races,
+    ) -> Result<()> {
+        if !race.is_some_and(|race| self.is_repeated(race, races)) {
+            return Err(self.error(fault, sent));
         }
         // No other caller waits for this connection meanwhile. A caller's pool pings each
         // connection that is handed back.
@@ -240,8 +265,16 @@ impl<'s> Session<'s> {
             }
     }
 
-    /// Counts a lost race, and returns it.
-    fn counted(&self, fault: &Fault) -> Option<LostRace> {
+    fn error(&self, fault: Fault, sent: Access) -> Error {
+        let error = fault.into_error(sent);
+        match self.is_in_doubt {
+            true => error.with_effect(Effect::Unknown),
+            false => error,
+        }
+    }
+
+    /// Counts a lost race, and returns it. `begun` is when the statement was sent.
+    fn counted(&mut self, fault: &Fault, sent: Access, begun: Instant) -> Option<LostRace> {
         let race = match fault {
             Fault::Driver(error) => lost_race(error),
             Fault::Caller(error) => lost_race_of(error),
@@ -252,13 +285,19 @@ impl<'s> Session<'s> {
             Some(LostRace::LockWait | LostRace::NoWait) => self.counters.count_lock_wait(),
             Some(LostRace::Other) | None => {}
         }
+        // A lock is reported at once; what takes longer has waited for the other nodes.
+        let was_sent = race == Some(LostRace::Deadlock) || begun.elapsed() > MAX_LOCK_WAIT;
+        self.is_in_doubt |=
+            self.is_galera && was_sent && sent == Access::Write && !self.is_transaction();
         race
     }
 
     /// Sends a statement without values that changes no row, in one round trip; returns its rows.
     pub(crate) async fn unprepared(&mut self, text: &'static str) -> Result<Vec<Row>> {
         let answer = self.once(&as_text(text), Access::Read).await;
-        Ok(answer.map_err(|fault| fault.into_error(Access::Read))?.rows)
+        Ok(answer
+            .map_err(|fault| self.error(fault, Access::Read))?
+            .rows)
     }
 
     /// Begins a transaction of this crate's own, on the store's connection. Closing the connection
@@ -295,10 +334,11 @@ impl<'s> Session<'s> {
         let ConnectionSource::Store(stored) = &mut self.connections else {
             return Ok(());
         };
+        let begun = Instant::now();
         let done = stored.control(text, open).await;
         done.map_err(|fault| {
-            let _ = self.counted(&fault);
-            fault.into_error(sent)
+            let _ = self.counted(&fault, sent, begun);
+            self.error(fault, sent)
         })
     }
 }
@@ -459,5 +499,55 @@ impl Drop for Stored<'_> {
                 connection.keep();
             }
         }
+    }
+}
+
+#[cfg(all(test, feature = "mysql_async"))]
+mod tests {
+    use idem_core::ErrorKind;
+    use mysql_async::ServerError;
+    use sqlx::mysql::MySqlPoolOptions;
+
+    use super::*;
+    use crate::statements::Dialect;
+
+    fn fault(code: u16) -> Fault {
+        let error = ServerError {
+            code,
+            message: "a message".to_owned(),
+            state: "HY000".to_owned(),
+        };
+        let error = mysql_async::Error::Server(error);
+        Fault::Caller(Error::new(ErrorKind::Contention, Effect::None, "refused").with_source(error))
+    }
+
+    /// Returns the effect of the error of a node that has left the others, after a statement that
+    /// answered `code` when it had run for `took`.
+    fn effect_after(code: u16, sent: Access, took: Duration, is_galera: bool) -> Effect {
+        let pool = MySqlPoolOptions::new().connect_lazy("mysql://host/database");
+        let (pool, config, counters) = (pool.unwrap(), Config::new(), Counters::default());
+        let mut session = Session::on_store(&pool, None, &config, &counters);
+        session.set_facts(Facts {
+            dialect: Dialect::MariaDb,
+            keeps_transaction: true,
+            locks_gaps: false,
+            is_galera,
+        });
+        let begun = Instant::now().checked_sub(took).unwrap();
+        assert!(session.counted(&fault(code), sent, begun).is_some());
+        session.error(fault(1205), Access::Read).effect()
+    }
+
+    #[tokio::test]
+    async fn a_write_that_a_galera_node_may_have_given_to_others_is_in_doubt() {
+        use Access::{Read, Write};
+        let (soon, late) = (Duration::ZERO, MAX_LOCK_WAIT * 3);
+        assert_eq!(effect_after(1213, Write, soon, true), Effect::Unknown);
+        assert_eq!(effect_after(1205, Write, late, true), Effect::Unknown);
+        // A lock, which is reported at once.
+        assert_eq!(effect_after(1205, Write, soon, true), Effect::None);
+        assert_eq!(effect_after(1213, Read, late, true), Effect::None);
+        // One server has rolled back what it reports.
+        assert_eq!(effect_after(1213, Write, late, false), Effect::None);
     }
 }

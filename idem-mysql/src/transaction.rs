@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use idem_core::{Error, Result};
+use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::mysql::{MySqlConnection, MySqlTransactionManager};
 use sqlx::pool::PoolConnection;
 use sqlx::{MySql, MySqlPool, SqlStr};
@@ -43,8 +43,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `Contention` when a Galera node refuses to certify it; `Unavailable` when the answer is
-    /// lost, with an unknown effect.
+    /// `Contention` when a Galera node refuses it (1213), `Unavailable` when the answer is lost, both
+    /// with an unknown effect: the node may have lost the others while they received the commit.
     ///
     /// # Cancellation
     ///
@@ -52,7 +52,13 @@ impl Transaction {
     pub async fn commit(mut self) -> Result<()> {
         let done = tokio::spawn(async move { self.end_by_commit().await });
         let done = done.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        done.map_err(|error| failed(error, Access::Write, "commit"))
+        done.map_err(|error| {
+            let error = failed(error, Access::Write, "commit");
+            match error.kind() {
+                ErrorKind::Contention => error.with_effect(Effect::Unknown),
+                _ => error,
+            }
+        })
     }
 
     /// Rolls the transaction back, and keeps the connection for others, which dropping does not.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, ClaimOutcome, ClaimRequest, ErrorKind, Fingerprint, IdempotencyStore,
+    BoxError, ClaimOutcome, ClaimRequest, Effect, ErrorKind, Fingerprint, IdempotencyStore,
     IdempotencyStoreExt, Key, Record, Response,
 };
 use idem_mysql::{Config, MySqlStore};
@@ -46,6 +47,10 @@ fn main() -> ExitCode {
         trial(
             "purges_on_all_nodes_delete_each_record_once",
             delete_expired,
+        ),
+        trial(
+            "a_claim_under_way_when_its_node_is_evicted_is_not_said_to_be_undone",
+            evicted,
         ),
     ];
     let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
@@ -343,4 +348,59 @@ fn delete_expired(runtime: &Runtime) -> Result<(), BoxError> {
         assert_eq!(purged, RECORDS as u64);
         Ok(())
     })
+}
+
+/// Claims keys of its own, one after the other, until told to end; returns those that failed without
+/// an effect.
+async fn claim_on(store: MySqlStore, writer: usize, ended: Arc<AtomicBool>) -> Vec<ClaimRequest> {
+    let mut undone = Vec::new();
+    for number in 0.. {
+        if ended.load(Ordering::Relaxed) {
+            break;
+        }
+        let request = request(format!("{writer}-{number}"));
+        if let Err(error) = store.claim(&request).await {
+            if error.effect() == Effect::None {
+                undone.push(request);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    undone
+}
+
+fn evicted(runtime: &Runtime) -> Result<(), BoxError> {
+    const CALLERS: usize = 48;
+    const ROUNDS: usize = 3;
+    let mut cluster = start_private_cluster("galera", &Options::new())?;
+    let config = || {
+        Config::new()
+            .with_timeout(Duration::from_secs(60))
+            .with_max_connections(CALLERS as u32)
+            .with_wsrep_sync_wait(7)
+    };
+    let stores = runtime.block_on(stores(&cluster, Some(7)))?;
+    for round in 0..ROUNDS {
+        let store = runtime.block_on(MySqlStore::connect(cluster.url(0), config()))?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| claim_on(store.clone(), round * CALLERS + caller, Arc::clone(&ended)))
+            .map(|caller| runtime.spawn(caller))
+            .collect();
+        std::thread::sleep(Duration::from_millis(500));
+        cluster.freeze(0)?;
+        cluster.wait_for_size(NODES - 1)?;
+        cluster.thaw(0)?;
+        cluster.wait_for_size(NODES)?;
+        ended.store(true, Ordering::Relaxed);
+        for caller in callers {
+            for request in runtime.block_on(caller)? {
+                let record = runtime.block_on(stores[1].get(request.key()))?;
+                if let Some(record) = record {
+                    return Err(format!("{} was claimed: {record:?}", request.key().id()).into());
+                }
+            }
+        }
+    }
+    Ok(())
 }
