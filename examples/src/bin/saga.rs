@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use idem_core::engine::{Saga, SagaStep, StepError};
-use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy};
+use idem_core::engine::{Saga, SagaStep, SagaStop, StepError};
+use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy, RunError};
 use idem_storm::effects::{Effects, StoreArgs};
 use idem_storm::report::{conclude, exit};
 
@@ -34,6 +34,9 @@ struct Args {
     dies: String,
 }
 
+/// How often a process runs an order that stops.
+const RUNS: usize = 5;
+
 /// A process that runs an order, or the rest of it.
 struct Worker {
     effects: Effects,
@@ -50,8 +53,14 @@ impl Worker {
         let idem = Idempotency::new(self.effects.store()).with_policy(policy);
         let key = Key::new("tenant-7", "order", &self.order)?;
         let saga = Arc::new(self).saga();
-        saga.run(&idem, &key, "a bicycle".to_owned()).await?;
-        Ok(())
+        // A machine that is busy for longer than the lease stops a run; another continues.
+        for _ in 0..RUNS {
+            match saga.run(&idem, &key, "a bicycle".to_owned()).await {
+                Err(RunError::Work(SagaStop::Lost | SagaStop::Step { .. })) => {}
+                ended => return ended.map(drop).map_err(BoxError::from),
+            }
+        }
+        Err(format!("the order did not come to an end in {RUNS} runs").into())
     }
 
     /// Returns the order's steps, and what undoes them.
