@@ -55,8 +55,8 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
 }
 
 /// Packs what is published, and checks each package as it is in its archive: a file that an archive
-/// lacks is found here. `cargo publish --dry-run` also does it, but compiles all dependencies of each
-/// package by itself, to machine code; that took a third of this command's time.
+/// lacks is found here. `cargo publish --dry-run` also does it, but compiles all dependencies to machine
+/// code; that took a third of this command's time.
 fn archives() -> Result<bool> {
     let workspace = workspace::members()?;
     let packages = workspace.packages.iter();
@@ -76,7 +76,7 @@ fn archives() -> Result<bool> {
     std::fs::create_dir_all(&folder)?;
     let mut manifest =
         "[workspace]\nresolver = \"3\"\nmembers = [\"*-*\"]\n\n[patch.crates-io]\n".to_owned();
-    for package in published {
+    for package in &published {
         let name = format!("{}-{}", package.name, package.version);
         let archive = target.join(format!("{name}.crate"));
         let mut unpack = Command::new("tar");
@@ -88,14 +88,20 @@ fn archives() -> Result<bool> {
     let root = workspace.workspace_root;
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
     // The profiles of the workspace, so that what its other builds have compiled is not compiled again.
-    let mut check = cargo("check --quiet --workspace --config");
-    check.arg(root.join("Cargo.toml")).arg("--target-dir");
-    check.arg(workspace.target_directory).current_dir(folder);
-    step::run("packages, checked from their archives", &mut check)
+    let mut hold = true;
+    for package in published {
+        // Alone, so that it has no feature of a dependency that another package turns on.
+        let mut check = cargo("check --quiet --config");
+        check.arg(root.join("Cargo.toml")).arg("--target-dir");
+        check.arg(&workspace.target_directory).current_dir(&folder);
+        check.args(["--package", &package.name]);
+        hold &= step::run(&format!("{}, from its archive", package.name), &mut check)?;
+    }
+    Ok(hold)
 }
 
-/// Runs Clippy over everything with all features, and over each package with none of its features,
-/// and with each alone where a user chooses.
+/// Runs Clippy over everything with all features, and over each package with none of its features;
+/// where a user chooses, with each alone; and over what is published, with all.
 fn clippy() -> Result<bool> {
     let deny = ["--", "-D", "warnings"];
     let workspace = workspace::members()?;
@@ -114,6 +120,10 @@ fn clippy() -> Result<bool> {
         if workspace::is_published(package) || package.name == "idem-storm" {
             let alone = workspace::features(package).filter(|name| *name != "default");
             sets.extend(alone.map(|name| format!("--no-default-features --features {name}")));
+        }
+        if workspace::is_published(package) {
+            let all: Vec<_> = workspace::features(package).collect();
+            sets.push(format!("--features {}", all.join(",")));
         }
         for features in sets {
             let title = format!("clippy of {} with {features}", package.name);
