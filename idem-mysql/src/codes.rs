@@ -21,6 +21,8 @@ pub(crate) const NOT_NULL: u16 = 1048;
 pub(crate) const LOCK_WAIT: u16 = 1205;
 /// `ER_LOCK_DEADLOCK`.
 pub(crate) const DEADLOCK: u16 = 1213;
+/// `ER_TRANSACTION_ROLLBACK_DURING_COMMIT`.
+pub(crate) const REFUSED: u16 = 3101;
 /// `ER_LOCK_NOWAIT`.
 pub(crate) const NO_WAIT: u16 = 3572;
 
@@ -49,7 +51,7 @@ const CODES: Codes<u16> = error_codes! {
          the whole transaction";
     // 3101: group replication refused to certify, before the commit. 3058: a deadlock of user
     // locks.
-    Contention None [1062, 1412, 1614, 1615, 3058, 3101] =>
+    Contention None [1062, 1412, 1614, 1615, 3058, REFUSED] =>
         "a concurrent change got in the way (1062, 1412, 1614, 1615, 3058, 3101); ask again";
     // At the greeting or before the statement runs.
     Unavailable None [1040, 1041, 1135, 1203, 1226, 1461, 1637] =>

@@ -8,7 +8,7 @@ use idem_core::{Effect, Error, ErrorKind};
 use idem_sql::sqlx::driver_meaning;
 use sqlx::Error as SqlxError;
 
-use crate::codes::{DEADLOCK, LOCK_WAIT, NO_WAIT, NOT_NULL, RECORD_CHANGED, meaning};
+use crate::codes::{DEADLOCK, LOCK_WAIT, NO_WAIT, NOT_NULL, RECORD_CHANGED, REFUSED, meaning};
 use crate::drivers::number;
 
 /// Converts a driver error, which stays as the source.
@@ -40,6 +40,8 @@ pub(crate) enum LostRace {
     LockWait,
     /// A lock was not free, and NOWAIT was set; a transaction is unchanged.
     NoWait,
+    /// Group replication rolled back a commit that it had given to the group.
+    Refused,
     Other,
 }
 
@@ -56,6 +58,7 @@ pub(crate) fn lost_race(error: &(dyn StdError + 'static)) -> Option<LostRace> {
         DEADLOCK | RECORD_CHANGED => Some(LostRace::Deadlock),
         LOCK_WAIT => Some(LostRace::LockWait),
         NO_WAIT => Some(LostRace::NoWait),
+        REFUSED => Some(LostRace::Refused),
         number => (meaning(number).0 == ErrorKind::Contention).then_some(LostRace::Other),
     }
 }
@@ -80,8 +83,8 @@ pub(crate) fn is_null_refused(error: &Error) -> bool {
 /// failed certification (1213), a lock of another transaction (1205, 3572), a row that changed under
 /// a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615).
 ///
-/// An error of the commit is no reason, where the server is a Galera node: a 1213 may come although
-/// the other nodes have the commit. Claim again before you repeat such a transaction, as after an
+/// An error of the commit is no reason on a Galera node (1213) or a member of a replication group
+/// (3101): the others may have the commit. Claim again before you repeat such a transaction, as after an
 /// answer that was lost. [`Transaction::commit`](crate::Transaction::commit) says so by the effect.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {

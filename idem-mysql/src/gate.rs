@@ -53,10 +53,11 @@ impl Operations {
         }
         match locked.try_turn(key) {
             TryTurn::Turn(turn) => Ok(Some(Permit::Turn(turn))),
-            TryTurn::Locked(error) => Err(error),
+            TryTurn::Locked(error) => Err(session.doubted(error)),
             TryTurn::Busy => {
                 session.park();
-                let turn = locked.turn(key, session.remaining()).await?;
+                let turn = locked.turn(key, session.remaining()).await;
+                let turn = turn.map_err(|error| session.doubted(error))?;
                 Ok(turn.map(Permit::Turn))
             }
         }

@@ -243,10 +243,10 @@ impl operations::Operations for Operations {
     }
 }
 
-/// Returns the error of a write that a Galera node has refused, and that has changed nothing when it
+/// Returns the error of a write that a node has refused, and that has changed nothing when it
 /// was sent again: what the first one did is not to be seen any more.
 fn in_doubt() -> Error {
-    let why = "a Galera node refused the write (1213), and may have lost the other nodes meanwhile, \
+    let why = "the node refused the write (1213, 3101), and may have lost the other nodes meanwhile, \
                which may have it; ask again";
     Error::new(ErrorKind::Contention, Effect::Unknown, why)
 }

@@ -123,7 +123,8 @@ impl<'s> Session<'s> {
     ///
     /// A node of Galera answers 1213 for a commit that loses the certification, and also for one that
     /// was under way when the node lost the others, who may have it (`transaction::certify_commit`
-    /// of <https://github.com/codership/wsrep-lib>).
+    /// of <https://github.com/codership/wsrep-lib>). A member that leaves its replication group
+    /// answers 3101 to the commits that it has given to the group and not heard of again.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.is_in_doubt
     }
@@ -266,7 +267,11 @@ impl<'s> Session<'s> {
     }
 
     fn error(&self, fault: Fault, sent: Access) -> Error {
-        let error = fault.into_error(sent);
+        self.doubted(fault.into_error(sent))
+    }
+
+    /// Adjusts the error of an operation: see [`is_in_doubt`](Self::is_in_doubt).
+    pub(crate) fn doubted(&self, error: Error) -> Error {
         match self.is_in_doubt {
             true => error.with_effect(Effect::Unknown),
             false => error,
@@ -283,12 +288,15 @@ impl<'s> Session<'s> {
         match race {
             Some(LostRace::Deadlock) => self.counters.count_deadlock(),
             Some(LostRace::LockWait | LostRace::NoWait) => self.counters.count_lock_wait(),
-            Some(LostRace::Other) | None => {}
+            Some(LostRace::Refused | LostRace::Other) | None => {}
         }
-        // A lock is reported at once; what takes longer has waited for the other nodes.
-        let was_sent = race == Some(LostRace::Deadlock) || begun.elapsed() > MAX_LOCK_WAIT;
-        self.is_in_doubt |=
-            self.is_galera && was_sent && sent == Access::Write && !self.is_transaction();
+        let was_given = match race {
+            Some(LostRace::Refused) => true,
+            Some(LostRace::Deadlock) => self.is_galera,
+            // A lock is reported at once; what takes longer has waited for the other nodes.
+            _ => self.is_galera && begun.elapsed() > MAX_LOCK_WAIT,
+        };
+        self.is_in_doubt |= was_given && sent == Access::Write && !self.is_transaction();
         race
     }
 
@@ -549,5 +557,7 @@ mod tests {
         assert_eq!(effect_after(1213, Read, late, true), Effect::None);
         // One server has rolled back what it reports.
         assert_eq!(effect_after(1213, Write, late, false), Effect::None);
+        // Group replication.
+        assert_eq!(effect_after(3101, Write, soon, false), Effect::Unknown);
     }
 }

@@ -43,8 +43,9 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `Contention` when a Galera node refuses it (1213), `Unavailable` when the answer is lost, both
-    /// with an unknown effect: the node may have lost the others while they received the commit.
+    /// `Contention` when a Galera node (1213) or a replication group (3101) refuses it, `Unavailable`
+    /// when the answer is lost, both with an unknown effect: the node may have lost the others while
+    /// they received the commit.
     ///
     /// # Cancellation
     ///
