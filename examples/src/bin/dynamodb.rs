@@ -46,7 +46,10 @@ impl Shop {
         let outcome = self.idempotency.run(&key, &("EUR", cents), pay).await;
         match outcome {
             Ok(receipt) => Ok(receipt.into_inner()),
-            Err(error) => Err(error.to_string().into()),
+            Err(error) => Err(match error.store_error() {
+                Some(reason) => format!("{error}: {reason}").into(),
+                None => error.to_string().into(),
+            }),
         }
     }
 
@@ -186,15 +189,24 @@ const DELIVERIES: u32 = 4;
 /// The longest time after which a handler is dropped, in its first deliveries.
 const LONGEST_LIFE: Duration = Duration::from_millis(60);
 
-/// Delivers a payment until it has an answer. Returns the receipt, and how many handlers were
-/// dropped.
+/// How often a delivery is sent at most: a busy server may not answer in time.
+const SENDINGS: u32 = 5;
+
+/// Delivers a payment until it has a receipt. Returns that, and how many handlers were dropped.
 async fn deliver(shop: &Shop, id: &str, cents: u32) -> Result<(Receipt, u64), BoxError> {
     let mut dropped = 0;
     for _ in 0..2 {
         let life = LONGEST_LIFE.mul_f64(rand::random_range(0.0..=1.0));
         match tokio::time::timeout(life, shop.handle(id, cents)).await {
-            Ok(receipt) => return Ok((receipt?, dropped)),
+            Ok(Ok(receipt)) => return Ok((receipt, dropped)),
+            Ok(Err(_)) => {}
             Err(_) => dropped += 1,
+        }
+    }
+    // Repeating any error is safe: that is what the key is for.
+    for _ in 1..SENDINGS {
+        if let Ok(receipt) = shop.handle(id, cents).await {
+            return Ok((receipt, dropped));
         }
     }
     Ok((shop.handle(id, cents).await?, dropped))
