@@ -41,8 +41,9 @@ const RECORDED: &[Bug] = &[
 ];
 
 /// Histories of real servers: a result is gone that a caller had got. Those of fail-overs were
-/// recorded by `tests/hunts.rs` before the stores could prevent them; the one of a power cut is from
-/// a campaign, and the guarantees of `idem-mysql` say that it may happen.
+/// recorded by `tests/hunts.rs` before the stores could prevent them. The one of a power cut is from a
+/// campaign, where nothing may be lost: its loss was added, at the instants of the recorded cut. The
+/// guarantees of `idem-mysql` say that it may happen.
 const GONE: &[&str] = &[
     "MariaDbShowsWhatItHasNotWritten",
     "PostgresReplaysWaitingCommit",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use futures_util::future::join_all;
 use idem_core::engine::InterruptPolicy;
-use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy, Response, Work};
+use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy, Response, RunError, Work};
 use idem_dynamodb::aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use idem_dynamodb::aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
@@ -42,14 +42,18 @@ impl Shop {
     /// Handles a request: the same answer for each delivery, and one payment.
     async fn handle(&self, id: &str, cents: u32) -> Result<Receipt, BoxError> {
         let key = Key::new("tenant-7", "payments.create", id)?;
-        let pay = async |work: Work| self.pay(&work, id, cents).await;
-        let outcome = self.idempotency.run(&key, &("EUR", cents), pay).await;
-        match outcome {
-            Ok(receipt) => Ok(receipt.into_inner()),
-            Err(error) => Err(match error.store_error() {
-                Some(reason) => format!("{error}: {reason}").into(),
-                None => error.to_string().into(),
-            }),
+        let mut sendings = 1;
+        loop {
+            let pay = async |work: Work| self.pay(&work, id, cents).await;
+            match self.idempotency.run(&key, &("EUR", cents), pay).await {
+                Ok(receipt) => return Ok(receipt.into_inner()),
+                // The work was not started, and the key makes it safe to send the request again.
+                Err(RunError::Store(_)) if sendings < SENDINGS => sendings += 1,
+                Err(RunError::Store(reason)) => {
+                    return Err(format!("no decision in {SENDINGS} sendings: {reason}").into());
+                }
+                Err(error) => return Err(error.to_string().into()),
+            }
         }
     }
 
@@ -189,24 +193,18 @@ const DELIVERIES: u32 = 4;
 /// The longest time after which a handler is dropped, in its first deliveries.
 const LONGEST_LIFE: Duration = Duration::from_millis(60);
 
-/// How often a delivery is sent at most: a busy server may not answer in time.
+/// How often a request is sent while the store gives no decision.
 const SENDINGS: u32 = 5;
 
-/// Delivers a payment until it has a receipt. Returns that, and how many handlers were dropped.
+/// Delivers a payment until it has an answer. Returns the receipt, and how many handlers were
+/// dropped.
 async fn deliver(shop: &Shop, id: &str, cents: u32) -> Result<(Receipt, u64), BoxError> {
     let mut dropped = 0;
     for _ in 0..2 {
         let life = LONGEST_LIFE.mul_f64(rand::random_range(0.0..=1.0));
         match tokio::time::timeout(life, shop.handle(id, cents)).await {
-            Ok(Ok(receipt)) => return Ok((receipt, dropped)),
-            Ok(Err(_)) => {}
+            Ok(receipt) => return Ok((receipt?, dropped)),
             Err(_) => dropped += 1,
-        }
-    }
-    // Repeating any error is safe: that is what the key is for.
-    for _ in 1..SENDINGS {
-        if let Ok(receipt) = shop.handle(id, cents).await {
-            return Ok((receipt, dropped));
         }
     }
     Ok((shop.handle(id, cents).await?, dropped))
