@@ -8,6 +8,7 @@ use idem_sql::batch::{Batches, CheckedFinish, Item as _, RoundLimits};
 use idem_sql::claim::ClaimParams;
 use idem_sql::parameters::{Parameter, Value};
 
+use crate::claim::after;
 use crate::error::{Access, is_locked};
 use crate::operations::Operations;
 use crate::row::{Columns, RecordState};
@@ -96,7 +97,8 @@ impl Batches for Operations {
     /// Where one claim was lost, the others have ended, and are sent again. A completion finds its
     /// result then. A release or a failure may find that another caller has the key already, or that
     /// the record was deleted, and would be answered with `ClaimLost` although it took effect. So
-    /// would a result that expires before it is sent again. All three are sent alone.
+    /// would a result that expires before it is sent again. All three are sent alone. The errors of
+    /// what is sent again have an unknown effect.
     async fn finish_round(
         &self,
         session: &mut Self::Session<'_>,
@@ -131,11 +133,13 @@ impl Batches for Operations {
         }
         match session.write(&statement.bound(bound)).await {
             Err(error) if is_locked(&error) => session.share_retry_timeout(),
-            done => {
-                if done? == items.len() as u64 {
+            done => match done? {
+                count if count == items.len() as u64 => {
                     which.into_iter().for_each(|at| finished[at] = true);
                 }
-            }
+                0 => {}
+                _ => session.note_perhaps_ended(items.iter().map(|item| item.key().clone())),
+            },
         }
         Ok(finished)
     }
@@ -250,11 +254,8 @@ impl Operations {
         for &at in filled_up(which, size) {
             add_key(&mut values, items[at].request.key());
         }
-        let sent = match tokens {
-            [] => Access::Read,
-            _ => Access::Write,
-        };
-        let rows = session.rows(&statement.bound(values), sent).await?;
+        let rows = session.rows(&statement.bound(values), Access::Read).await;
+        let rows = rows.map_err(|error| after(!tokens.is_empty(), error))?;
         let mut there = HashSet::new();
         for row in &rows {
             let columns = Columns::of(row)?;

@@ -54,7 +54,7 @@ fn is_refused(error: &Error) -> bool {
 }
 
 /// Adjusts the error of a statement that may follow one that wrote.
-fn after(has_written: bool, error: Error) -> Error {
+pub(crate) fn after(has_written: bool, error: Error) -> Error {
     match has_written {
         true => error.with_effect(Effect::Unknown),
         false => error,
@@ -182,12 +182,9 @@ impl Operations {
             (true, false) => &sql.lookup_in,
             (false, _) => &sql.lookup,
         };
-        let sent = match has_written {
-            true => Access::Write,
-            false => Access::Read,
-        };
         let values = Values::of_key(params.request.key());
-        let rows = session.rows(&statement.with(&values)?, sent).await?;
+        let rows = session.rows(&statement.with(&values)?, Access::Read).await;
+        let rows = rows.map_err(|error| after(has_written, error))?;
         Ok(rows.into_iter().next())
     }
 

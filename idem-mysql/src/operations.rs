@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord};
 use idem_core::{Advance, Claim, Effect, Error, ErrorKind, Key, Limits, Record, Result};
 use idem_sql::cells::{self, Row};
-use idem_sql::operations::{self, Read, Write};
+use idem_sql::operations::{self, Operations as _, Read, Write};
 use idem_sql::parameters::{Parameter, Value, Values};
 use idem_sql::step::{Step, not_advanced};
 
+use crate::claim::after;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Access;
@@ -135,9 +136,8 @@ impl operations::Operations for Operations {
         }
         match what {
             Write::Renew if is_written => {
-                let rows = session
-                    .rows(&sql.lease.with(values)?, Access::Write)
-                    .await?;
+                let rows = session.rows(&sql.lease.with(values)?, Access::Read).await;
+                let rows = rows.map_err(|error| after(true, error))?;
                 Ok(rows.into_iter().next())
             }
             Write::Renew | Write::Checkpoint | Write::Force | Write::Rewrite
@@ -186,15 +186,8 @@ impl operations::Operations for Operations {
         what: Write,
         values: &Values<'_>,
     ) -> Result<Step<Row>> {
-        if let Some(row) = self.write(session, claim.key(), what, values).await? {
-            return Ok(Step::Done(row));
-        }
-        match self.owned(session, claim).await? {
-            // The record shows whether it was this step that ended the claim. So does its absence,
-            // where it would have stayed.
-            None if session.is_in_doubt() && !self.would_stay(what, values)? => Err(in_doubt()),
-            owned => Step::met(owned),
-        }
+        let done = self.step_once(session, claim, what, values).await;
+        done.map_err(|error| after(session.has_perhaps_ended(claim.key()), error))
     }
 
     /// Reads first, because a stale version or a repetition is then answered without a write. The
@@ -243,6 +236,26 @@ impl operations::Operations for Operations {
     }
 }
 
+impl Operations {
+    async fn step_once(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        what: Write,
+        values: &Values<'_>,
+    ) -> Result<Step<Row>> {
+        if let Some(row) = self.write(session, claim.key(), what, values).await? {
+            return Ok(Step::Done(row));
+        }
+        match self.owned(session, claim).await? {
+            // The record shows whether it was this step that ended the claim. So does its absence,
+            // where it would have stayed.
+            None if session.is_in_doubt() && !self.would_stay(what, values)? => Err(in_doubt()),
+            owned => Step::met(owned),
+        }
+    }
+}
+
 /// Returns the error of a write that a node has refused, and that has changed nothing when it
 /// was sent again: what the first one did is not to be seen any more.
 fn in_doubt() -> Error {
@@ -282,7 +295,6 @@ mod tests {
     use idem_core::{AttemptId, Checkpoint, FencingToken, Timestamp, async_trait};
     use idem_sql::cells::{Cells, unexpected};
     use idem_sql::executor::{Answer, BoundStatement, Executor};
-    use idem_sql::operations::Operations as _;
 
     use super::*;
     use crate::drivers::BoxExecutor;

@@ -1,9 +1,10 @@
 //! [`Session`]: runs statements on a connection of the store, or in the caller's transaction.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use idem_core::backend::MAX_LOCK_WAIT;
-use idem_core::{Effect, Error, Result};
+use idem_core::{Effect, Error, Key, Result};
 use idem_sql::cells::Row;
 use idem_sql::executor::{Answer, BoundStatement, Executor};
 use idem_sql::sqlx::Connections;
@@ -38,6 +39,8 @@ pub(crate) struct Session<'s> {
     retry_timeout: RetryTimeout,
     is_galera: bool,
     is_in_doubt: bool,
+    /// The keys of claims that a statement has ended, unless they are lost.
+    perhaps_ended: HashSet<Key>,
 }
 
 /// How long a statement that has met a lock is sent again.
@@ -91,6 +94,7 @@ impl<'s> Session<'s> {
             retry_timeout: RetryTimeout::Each(MAX_LOCK_WAIT),
             is_galera: false,
             is_in_doubt: false,
+            perhaps_ended: HashSet::new(),
         }
     }
 
@@ -107,6 +111,7 @@ impl<'s> Session<'s> {
             retry_timeout: RetryTimeout::Each(MAX_LOCK_WAIT),
             is_galera: false,
             is_in_doubt: false,
+            perhaps_ended: HashSet::new(),
         })
     }
 
@@ -127,6 +132,16 @@ impl<'s> Session<'s> {
     /// answers 3101 to the commits that it has given to the group and not heard of again.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.is_in_doubt
+    }
+
+    /// Notes the keys of a statement that has ended some of their claims.
+    pub(crate) fn note_perhaps_ended(&mut self, keys: impl Iterator<Item = Key>) {
+        self.perhaps_ended.extend(keys);
+    }
+
+    /// Returns whether the key's claim may have ended by an earlier statement.
+    pub(crate) fn has_perhaps_ended(&self, key: &Key) -> bool {
+        self.perhaps_ended.contains(key)
     }
 
     /// Acquires the store's connection, if it has not done so.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,6 +35,8 @@ struct Shared {
     server: SocketAddr,
     /// Messages that may still pass before the cut.
     passes: AtomicI64,
+    /// Whether no connection is left after the cut.
+    closes: AtomicBool,
     cuts: AtomicU64,
     messages: AtomicU64,
     closed: watch::Sender<bool>,
@@ -53,6 +55,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             server,
             passes: AtomicI64::new(NEVER),
+            closes: AtomicBool::new(false),
             cuts: AtomicU64::new(0),
             messages: AtomicU64::new(0),
             closed: watch::channel(false).0,
@@ -77,6 +80,12 @@ impl Proxy {
         self.shared
             .passes
             .store(i64::from(passes), Ordering::SeqCst);
+    }
+
+    /// Lets this many messages of clients pass, cuts at the next, and [closes](Self::close).
+    pub fn close_after(&self, passes: u32) {
+        self.shared.closes.store(true, Ordering::SeqCst);
+        self.cut_after(passes);
     }
 
     /// Cuts nothing more.
@@ -155,6 +164,9 @@ async fn forward(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
             let answered = from_server.read(&mut answer);
             let _ = tokio::time::timeout(LONGEST_ANSWER, answered).await;
             shared.cuts.fetch_add(1, Ordering::SeqCst);
+            if shared.closes.load(Ordering::SeqCst) {
+                shared.closed.send_replace(true);
+            }
             drop(kept);
             Ok(())
         }

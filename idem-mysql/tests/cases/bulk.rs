@@ -1,9 +1,11 @@
 //! Batches, `delete_expired` and `fail_abandoned`, and the connections that they leave behind.
 
+use std::time::Duration;
+
 use idem_conformance::proxy::Proxy;
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
-    AttemptId, BatchStore, Claim, ClaimOutcome, Effect, ErrorKind, FencingToken, Finish,
+    AttemptId, BatchStore, Claim, ClaimOutcome, Effect, Error, ErrorKind, FencingToken, Finish,
     IdempotencyStore, IdempotencyStoreExt, Record, Response,
 };
 use idem_stores::Adapter;
@@ -17,6 +19,10 @@ use crate::support::{self, MySqlHarness};
 pub(super) const A_BATCH_CUT_OFF_IS_NOT_REPORTED_AS_UNDONE: Case =
     case(14, "a_batch_cut_off_is_not_reported_as_undone", |cx| {
         Box::pin(a_batch_cut_off_is_not_reported_as_undone(cx))
+    });
+pub(super) const ENDS_CUT_OFF_ARE_NOT_REPORTED_AS_UNDONE: Case =
+    case(14, "ends_cut_off_are_not_reported_as_undone", |cx| {
+        Box::pin(ends_cut_off_are_not_reported_as_undone(cx))
     });
 pub(super) const A_BATCH_OF_LARGE_RESULTS_IS_KEPT_TO_THE_BYTE: Case =
     case(3, "a_batch_of_large_results_is_kept_to_the_byte", |cx| {
@@ -82,6 +88,53 @@ async fn a_batch_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
         }
         if proxy.cuts() == before {
             assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+            return Ok(());
+        }
+    }
+    panic!("a batch takes more than forty messages");
+}
+
+/// One claim of the batch is lost, so the others are sent again by themselves. The server cannot be
+/// reached any more after each message in turn, until a batch needs no more messages.
+async fn ends_cut_off_are_not_reported_as_undone(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let server = harness.address().expect("a server");
+    for messages in 0..40 {
+        let proxy = Proxy::start(server).await?;
+        let options = harness.options()?.host("127.0.0.1");
+        let pool = MySqlPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_millis(300));
+        let options = options.port(proxy.address().port());
+        let store = harness.store_with(pool, options, cx.namespace()).await?;
+        let mut ends = Vec::new();
+        for id in ["lost", "a", "b", "c"] {
+            let claim = cx.key(format!("{id} {messages}"));
+            let claim = cx.claim(&cx.request(&claim)).await?;
+            if id == "lost" {
+                cx.store().release(&claim).await?;
+            }
+            ends.push(Finish::Complete {
+                claim,
+                response: Response::new(200, "done"),
+                retention: HOUR,
+            });
+        }
+        proxy.close_after(messages);
+        let answers = store.finish_many(&ends).await;
+        let mut is_undone = Vec::new();
+        for (end, answer) in ends.iter().zip(&answers).skip(1) {
+            let record = cx.store().get(end.claim().key()).await?;
+            is_undone.push(!matches!(record, Some(Record::Completed(_))));
+            let is_told = answer
+                .as_ref()
+                .is_err_and(|error| error.effect() == Effect::None);
+            assert!(!is_told || is_undone.ends_with(&[true]), "{answer:?}");
+        }
+        if proxy.cuts() == 0 {
+            assert!(answers[0].as_ref().is_err_and(Error::is_claim_lost));
+            assert!(answers[1..].iter().all(Result::is_ok), "{answers:?}");
+            assert!(!is_undone.contains(&true));
             return Ok(());
         }
     }
@@ -187,7 +240,7 @@ async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
         assert!(
             answers
                 .iter()
-                .all(|answer| { answer.as_ref().is_err_and(idem_core::Error::is_claim_lost) })
+                .all(|answer| { answer.as_ref().is_err_and(Error::is_claim_lost) })
         );
     }
     let response = Response::new(200, "done");
