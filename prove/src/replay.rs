@@ -102,7 +102,7 @@ impl Step {
             }
             Op::Get => Self::Get(key()?),
             Op::Sweep => Self::Sweep,
-            Op::Loss | Op::Clock { .. } => Self::Nothing,
+            Op::Loss | Op::TakeBack | Op::Clock { .. } => Self::Nothing,
             _ => Self::Holder { call: call.clone() },
         })
     }
@@ -151,7 +151,7 @@ async fn hold(store: &dyn IdempotencyStore, claim: &Claim, op: &Op) {
                 let _ = store.last_checkpoint(claim).await;
             }
         }
-        Op::Claim { .. } | Op::Get | Op::Sweep | Op::Loss | Op::Clock { .. } => {}
+        Op::Claim { .. } | Op::Get | Op::Sweep | Op::Loss | Op::TakeBack | Op::Clock { .. } => {}
     }
 }
 

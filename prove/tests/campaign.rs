@@ -95,6 +95,7 @@ fn a_kept_history_is_judged_again_and_replaces_its_row() {
             c0: 0,
             c1: 1,
             loses: true,
+            takes_back: false,
             sets_clock: false,
         }],
         gone: None,

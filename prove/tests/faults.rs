@@ -58,6 +58,7 @@ fn fault(from: i64, state: &str, more: &str) -> String {
 
 const NOTHING: &str = "\"ans\":\"nothing\"";
 const LOSES: &str = ",\"loses\":true";
+const TAKES_BACK: &str = ",\"takes_back\":true";
 
 #[test]
 fn a_result_may_be_missing_only_after_a_fault_that_may_lose_it() {
@@ -78,6 +79,28 @@ fn a_result_may_be_missing_only_after_a_fault_that_may_lose_it() {
     assert!(!history(&[]).is_accepted());
     // Before the result there was nothing to lose.
     assert!(!history(&[fault(-50, "installed", LOSES)]).is_accepted());
+}
+
+#[test]
+fn a_fault_may_take_back_a_shown_result_only_where_its_writer_had_no_answer() {
+    let shown = "\"now\":100200,\"ans\":\"completed\",\"tok\":100000,\"seal\":7";
+    let back = "\"now\":100400,\"ans\":\"in_flight\",\"tok\":100000,\"lease_end\":101000";
+    let history = |writer: &str, more: &str| {
+        verdict(&[
+            claim(1, 0, 5, 100_000, 1_000_000_000),
+            complete(2, 20, 5, 100_000).replace("\"ans\":\"done\"", writer),
+            get(3, 200, shown),
+            fault(300, "installed", more),
+            get(4, 400, back),
+        ])
+    };
+    let unknown = "\"ans\":\"unknown\"";
+    let taken = history(unknown, TAKES_BACK);
+    assert!(taken.is_accepted() && taken.losses == 1, "{taken}");
+    assert!(!history(unknown, "").is_accepted());
+    let done = "\"ans\":\"done\"";
+    assert!(!history(done, TAKES_BACK).is_accepted());
+    assert!(history(done, LOSES).is_accepted());
 }
 
 #[test]

@@ -56,7 +56,10 @@ pub fn judge(history: &History, bounds: Bounds) -> Judgement {
     let verdicts = verdicts(history, bounds);
     for ((key, operations), (verdict, is_repeated)) in history.keys.iter().zip(verdicts) {
         let is_of_key = |operation: &&Operation| {
-            !matches!(operation.call.op, Op::Sweep | Op::Loss | Op::Clock { .. })
+            !matches!(
+                operation.call.op,
+                Op::Sweep | Op::Loss | Op::TakeBack | Op::Clock { .. }
+            )
         };
         judgement.calls += operations.iter().filter(is_of_key).count();
         judgement.repeated += usize::from(is_repeated);

@@ -173,14 +173,14 @@ fn the_search_agrees_with_trying_every_order() {
     assert!(refused < HISTORIES * 19 / 20, "{refused} were refused");
 }
 
-/// Returns a history in which everything since a random moment is lost once.
-fn with_loss(generator: &mut Generator) -> Vec<Operation> {
+/// Returns a history in which everything since a random moment is lost once, by this fault.
+fn with_fault(generator: &mut Generator, op: Op) -> Vec<Operation> {
     let before = generator.state.clone();
     let mut history = generator.history(4);
     let at = generator.now;
     generator.state = generator.state.lost(&before.body);
     let fault = Call {
-        op: Op::Loss,
+        op,
         attempt: 0,
         token: 0,
     };
@@ -203,7 +203,7 @@ fn a_loss_explains_what_nothing_else_does_and_is_not_used_otherwise() {
     let seed = seed();
     let mut needed = 0;
     for number in 0..HISTORIES / 8 {
-        let history = with_loss(&mut Generator::new(seed.wrapping_add(number)));
+        let history = with_fault(&mut Generator::new(seed.wrapping_add(number)), Op::Loss);
         let verdict = explain(&history, Bounds::default());
         let Verdict::Explained { losses, .. } = verdict else {
             panic!("{number}: {verdict:?}: {history:#?}");
@@ -231,4 +231,41 @@ fn a_search_that_gives_up_accepts_nothing() {
     };
     assert!(!explain(&history, narrow).is_explained());
     assert!(!explain(&history, narrow).is_refused());
+}
+
+#[test]
+fn only_what_had_no_answer_is_taken_back() {
+    let seed = seed();
+    let (mut needed, mut refused) = (0, 0);
+    for number in 0..HISTORIES / 8 {
+        let mut generator = Generator::new(seed.wrapping_add(number));
+        let mut history = with_fault(&mut generator, Op::TakeBack);
+        for operation in &mut history[..4] {
+            if generator.random.random_bool(0.7) {
+                operation.answer = Answer::Unknown;
+                operation.returned = None;
+                operation.window.hi = i64::MAX / 2;
+            }
+        }
+        match explain(&history, Bounds::default()) {
+            Verdict::Explained { losses, .. } => {
+                assert!(brute_force(&history, losses), "{number}: {history:#?}");
+                let is_needed = losses > 0;
+                assert!(
+                    !is_needed || !brute_force(&history, losses - 1),
+                    "{number}: {history:#?}"
+                );
+                needed += u64::from(is_needed);
+            }
+            Verdict::Refused { .. } => {
+                assert!(!brute_force(&history, 1), "{number}: {history:#?}");
+                refused += 1;
+            }
+            verdict @ Verdict::Undecided { .. } => panic!("{number}: {verdict:?}"),
+        }
+    }
+    assert!(
+        needed > 0 && refused > 0,
+        "{needed} needed, {refused} refused"
+    );
 }

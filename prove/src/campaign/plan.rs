@@ -113,7 +113,7 @@ impl Plan {
                     // It takes time, and callers on fresh keys, to see that something is lost.
                     let (seconds, fresh) = match cell.expects {
                         Expects::Loss => (20, 4),
-                        Expects::Hold => (0, 0),
+                        Expects::Hold | Expects::TakeBack => (0, 0),
                     };
                     // In parts, for a budget ends between pieces.
                     pieces.extend((0..5).map(|_| Piece {

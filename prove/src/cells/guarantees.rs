@@ -70,8 +70,8 @@ pub(super) mod mysql {
         or 2, a crash of the server or the machine loses the last acknowledged completions, so the \
         work of those keys may run again.";
     pub(crate) const SHOWN: &str = "idem-mysql/README.md: InnoDB may show a commit before it is on \
-        disk (seen on MariaDB without a binary log): an answer to a duplicate that rests on it is \
-        lost if the server crashes at that moment";
+        disk (seen on MariaDB without a binary log): an answer that rests on it, to a duplicate or \
+        to a completion sent again, is lost if the server crashes at that moment";
     pub(crate) const BINLOG: &str = "idem-mysql/README.md: and with a binary log `sync_binlog = \
         1` (the defaults, except that MariaDB has `sync_binlog = 0`)";
     pub(crate) const LAWS: &str = "idem-mysql/README.md: one winner per key, fencing, replay byte \

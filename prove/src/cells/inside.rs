@@ -267,12 +267,15 @@ impl<'a> Scene<'a> {
             c0,
             c1: if sets_clock { injected } else { monotonic() },
             loses: self.cell.expects == Expects::Loss,
+            takes_back: self.cell.expects == Expects::TakeBack,
             sets_clock,
         };
         self.recorder.fault(fault.clone())?;
         self.faults.push(fault);
         match (after, self.cell.expects) {
-            (After::Gone(why), Expects::Hold) => Err(format!("the store is gone: {why}").into()),
+            (After::Gone(why), Expects::Hold | Expects::TakeBack) => {
+                Err(format!("the store is gone: {why}").into())
+            }
             (after, _) => Ok(after),
         }
     }

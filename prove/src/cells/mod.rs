@@ -42,6 +42,9 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub enum Expects {
     /// Nothing that was acknowledged is lost.
     Hold,
+    /// Nothing that was acknowledged is lost; a fault may take back writes without an answer that
+    /// others have seen, as documented.
+    TakeBack,
     /// Something that was acknowledged is lost, as documented: without a loss the nemesis was too
     /// weak.
     Loss,

@@ -17,6 +17,14 @@ struct Group {
     lose: &'static [(&'static str, Kind, &'static str)],
 }
 
+/// InnoDB without a binary log shows a commit before it is on disk ([`mysql::SHOWN`]).
+const SHOWN_EARLY: [&str; 4] = [
+    "mariadb/power-cut",
+    "mariadb/server-kill",
+    "mysql/power-cut",
+    "mysql/server-kill",
+];
+
 /// Settings, by the server's own names.
 type Settings = &'static [(&'static str, &'static str)];
 
@@ -479,7 +487,13 @@ const GROUPS: &[Group] = &[
 pub fn all() -> Vec<CellSpec> {
     let mut cells = Vec::new();
     for group in GROUPS {
-        let hold = group.hold.iter().map(|row| (Expects::Hold, row));
+        let hold = group
+            .hold
+            .iter()
+            .map(|row| match SHOWN_EARLY.contains(&row.0) {
+                true => (Expects::TakeBack, row),
+                false => (Expects::Hold, row),
+            });
         let lose = group.lose.iter().map(|row| (Expects::Loss, row));
         for (expects, &(name, kind, guarantee)) in hold.chain(lose) {
             cells.push(CellSpec {

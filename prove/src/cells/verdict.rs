@@ -71,8 +71,12 @@ pub fn verdict(cell: &CellSpec, ran: &Ran, judgement: &Judgement) -> Proof {
         return Proof::NotProven("no fault took place".to_owned());
     }
     match (cell.expects, judgement.losses, &ran.gone) {
-        (Expects::Hold, 0, None) | (Expects::Loss, _, Some(_)) => Proof::Accepted,
-        (Expects::Hold, _, Some(why)) => Proof::NotProven(format!("the store is gone: {why}")),
+        (Expects::Hold, 0, None) | (Expects::TakeBack, _, None) | (Expects::Loss, _, Some(_)) => {
+            Proof::Accepted
+        }
+        (Expects::Hold | Expects::TakeBack, _, Some(why)) => {
+            Proof::NotProven(format!("the store is gone: {why}"))
+        }
         (Expects::Hold, lost, None) => Proof::Refused(format!("{lost} losses")),
         (Expects::Loss, 0, None) => Proof::NotProven("nemesis too weak: nothing lost".to_owned()),
         (Expects::Loss, _, None) => Proof::Accepted,

@@ -345,6 +345,7 @@ impl Stage {
                 c0,
                 c1,
                 loses: self.loses,
+                takes_back: false,
                 sets_clock: false,
             };
             self.recorder.fault(fault.clone())?;

@@ -154,7 +154,8 @@ impl Scene {
 /// to lose nothing has to explain.
 #[must_use]
 pub fn without_losses(calls: &Calls) -> Calls {
-    let is_call = |seen: &&crate::history::Seen| seen.invocation.call.op != Op::Loss;
+    let is_call =
+        |seen: &&crate::history::Seen| !matches!(seen.invocation.call.op, Op::Loss | Op::TakeBack);
     Calls {
         head: calls.head.clone(),
         seen: calls.seen.iter().filter(is_call).cloned().collect(),

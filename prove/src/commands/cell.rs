@@ -117,6 +117,7 @@ pub fn list() -> Result<ExitCode, BoxError> {
     for cell in cells::all() {
         let expects = match cell.expects {
             Expects::Hold => "hold",
+            Expects::TakeBack => "take back",
             Expects::Loss => "loss",
         };
         let CellSpec {
@@ -126,7 +127,7 @@ pub fn list() -> Result<ExitCode, BoxError> {
             guarantee,
             ..
         } = cell;
-        println!("{name:32} {expects}  {product}, {fault}\n    {guarantee}");
+        println!("{name:32} {expects:9}  {product}, {fault}\n    {guarantee}");
     }
     Ok(ExitCode::SUCCESS)
 }

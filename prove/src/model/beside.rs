@@ -187,6 +187,7 @@ pub(super) const fn op_name(op: &Op) -> &'static str {
         Op::Get => "get",
         Op::Sweep => "sweep",
         Op::Loss => "loss",
+        Op::TakeBack => "take back",
         Op::Clock { .. } => "clock",
     }
 }

@@ -146,8 +146,9 @@ fn what_ran(root: &Path, cells: &[CellSpec], ledger: &Ledger) -> Result<String, 
         sum.keys,
         all.claims - sum.claims,
     );
-    text += "*Holds* means that no acknowledged answer may be lost, *loses* that the documentation \
-        says one may be, and that one had to be seen. A verdict counts pieces with their own seeds.\n\n";
+    text += "*Holds* means that no answer may be lost; *takes back* that the documentation says one \
+        may be that rests on a write without an answer; *loses* that it says any may be, and that \
+        one had to be seen. A verdict counts pieces with their own seeds.\n\n";
     text += "| cell | expects | product | settings | faults | claims | calls | keys | undecided | \
         without an answer | takeovers | losses | refused | pieces not accepted |\n";
     text += "| --- | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: \
@@ -245,6 +246,7 @@ fn in_words((kind, counts): (&String, &Counts)) -> String {
 const fn expects(cell: &CellSpec) -> &'static str {
     match cell.expects {
         Expects::Hold => "holds",
+        Expects::TakeBack => "takes back",
         Expects::Loss => "loses",
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn of_step(before: &KeyState, operation: &Operation, after: &KeyState
         (Op::Release, _) => TRANSITIONS[11],
         (Op::Save { .. }, _) => TRANSITIONS[12],
         (Op::Sweep, _) => TRANSITIONS[13],
-        (Op::Load | Op::Get | Op::Loss | Op::Clock { .. }, _) => TRANSITIONS[24],
+        (Op::Load | Op::Get | Op::Loss | Op::TakeBack | Op::Clock { .. }, _) => TRANSITIONS[24],
     }
 }
 

@@ -295,7 +295,7 @@ impl<'a> OfKey<'a> {
         for called in &self.calls {
             let operation = called.operation;
             let is_silent = matches!(operation.answer, Answer::NotDone | Answer::Unknown);
-            let is_beside = matches!(operation.call.op, Op::Sweep | Op::Loss);
+            let is_beside = matches!(operation.call.op, Op::Sweep | Op::Loss | Op::TakeBack);
             if called.effect.is_some() || is_silent || is_beside {
                 continue;
             }

@@ -211,6 +211,7 @@ fn of_fault(fault: &Fault) -> Vec<Seen> {
     match (fault.sets_clock, fault.loses) {
         (true, forgets) => ops.push(Op::Clock { forgets }),
         (false, true) => ops.push(Op::Loss),
+        (false, false) if fault.takes_back => ops.push(Op::TakeBack),
         (false, false) => {}
     }
     let seen = ops.into_iter().map(|op| Seen {

@@ -87,6 +87,10 @@ pub struct Fault {
     /// Of a step of its clock: the order of the tokens of a key whose record it had deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub loses: bool,
+    /// Whether the store may have taken back in it what it showed before it was safe, as its
+    /// documentation says: writes without an answer.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub takes_back: bool,
     /// Whether it set the store's clock.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sets_clock: bool,

@@ -31,7 +31,7 @@ impl History {
         for one in seen {
             let operation = operation(one, &epochs);
             match one.invocation.call.op {
-                Op::Sweep | Op::Loss | Op::Clock { .. } => sweeps.push(operation),
+                Op::Sweep | Op::Loss | Op::TakeBack | Op::Clock { .. } => sweeps.push(operation),
                 _ => {
                     let of_key = keys.entry(one.invocation.k.clone()).or_default();
                     if epochs.is_over_a_step(one) {

@@ -30,7 +30,15 @@ struct Configuration {
     /// The open calls that it contains, each at the place of its bit.
     applied: u64,
     /// The records before it, the latest first; none where nothing can be lost.
-    past: Vec<Body>,
+    past: Vec<Before>,
+}
+
+/// A record that another has replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Before {
+    body: Body,
+    /// Whether the call that replaced it had an answer.
+    is_answered: bool,
 }
 
 /// Configurations, each with the fewest losses that it needs.
@@ -50,12 +58,15 @@ fn add(to: &mut Frontier, one: Configuration, losses: usize) -> bool {
 #[must_use]
 pub fn explain(operations: &[Operation], bounds: Bounds) -> Verdict {
     let is_loss = |operation: &&Operation| {
-        matches!(operation.call.op, Op::Loss | Op::Clock { forgets: true })
+        matches!(
+            operation.call.op,
+            Op::Loss | Op::TakeBack | Op::Clock { forgets: true }
+        )
     };
     let most = operations.iter().filter(is_loss).count();
     let remembers = operations
         .iter()
-        .any(|operation| operation.call.op == Op::Loss);
+        .any(|operation| matches!(operation.call.op, Op::Loss | Op::TakeBack));
     let mut verdict = explain_with(operations, bounds, 0, remembers);
     for losses in 1..=most {
         if !verdict.is_refused() {
@@ -231,24 +242,35 @@ impl Search<'_> {
         operation: &Operation,
     ) -> Vec<(Configuration, usize)> {
         let may_lose = losses < self.losses;
-        if operation.call.op == Op::Loss {
+        if let op @ (Op::Loss | Op::TakeBack) = &operation.call.op {
+            // What was answered was safe, and so was all before it.
+            let may_come_back = |at: usize| {
+                *op == Op::Loss || one.past[..=at].iter().all(|before| !before.is_answered)
+            };
             // The latest of equal records leaves the most to be lost later.
-            let earlier = one.past.iter().enumerate().filter(|(at, body)| {
-                may_lose && **body != one.state.body && !one.past[..*at].contains(body)
+            let is_latest = |at: usize, body: &Body| {
+                *body != one.state.body && one.past[..at].iter().all(|later| later.body != *body)
+            };
+            let earlier = one.past.iter().enumerate().filter(|(at, before)| {
+                may_lose && may_come_back(*at) && is_latest(*at, &before.body)
             });
-            let lost = earlier.map(|(at, body)| Configuration {
-                state: one.state.lost(body),
+            let lost = earlier.map(|(at, before)| Configuration {
+                state: one.state.lost(&before.body),
                 past: one.past[at + 1..].to_vec(),
                 ..one.clone()
             });
             return lost.map(|one| (one, losses + 1)).collect();
         }
         let mut next = Vec::new();
-        for state in successors(&one.state, operation) {
+        for (state, is_answered) in successors(&one.state, operation) {
             let mut past = one.past.clone();
             // Only the record can be lost, so a state with the same one adds nothing.
             if self.remembers && state.body != one.state.body {
-                past.insert(0, one.state.body.clone());
+                let before = Before {
+                    body: one.state.body.clone(),
+                    is_answered,
+                };
+                past.insert(0, before);
             }
             let is_step = operation.call.op == (Op::Clock { forgets: true });
             if let Some(state) = state.forgotten().filter(|_| is_step && may_lose) {
@@ -286,14 +308,19 @@ impl Search<'_> {
     }
 }
 
-/// Returns the states after the operation that fit its answer.
+/// Returns the states after the operation that fit its answer, and whether it was told that it
+/// changed the record. To learn more of a record is no change.
 pub(super) fn successors(
-    state: &KeyState,
+    before: &KeyState,
     operation: &Operation,
-) -> impl Iterator<Item = KeyState> {
-    let steps = step(state, &operation.call, operation.window);
-    let steps = steps.into_iter();
-    steps.filter_map(|(state, pattern)| unify(state, &pattern, &operation.answer))
+) -> impl Iterator<Item = (KeyState, bool)> {
+    let steps = step(before, &operation.call, operation.window);
+    let is_answered = operation.answer != Answer::Unknown;
+    steps.into_iter().filter_map(move |(state, pattern)| {
+        let is_answered = is_answered && state.body != before.body;
+        let state = unify(state, &pattern, &operation.answer)?;
+        Some((state, is_answered))
+    })
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ fn is_hidden(operation: &Operation) -> bool {
 /// Returns whether the operation may have had no effect on the key although it was done: a sweep
 /// does not say which keys it changed, nor a fault what was lost.
 fn is_optional(operation: &Operation) -> bool {
-    matches!(operation.call.op, Op::Sweep | Op::Loss) || is_hidden(operation)
+    matches!(operation.call.op, Op::Sweep | Op::Loss | Op::TakeBack) || is_hidden(operation)
 }
 
 /// Returns whether the operation may have taken effect without an answer that says so.

@@ -68,6 +68,9 @@ pub enum Op {
     /// No call, but a fault after which the store may have lost what it had acknowledged, as its
     /// documentation says: a fail-over, a power cut.
     Loss,
+    /// No call, but a fault after which the store may have taken back what it showed before it was
+    /// safe, as its documentation says: writes without an answer, and none that had one.
+    TakeBack,
     /// No call, but a step of the store's clock: later instants of it may be earlier ones.
     Clock {
         /// Whether the tokens of a record that was deleted before may be given again.

@@ -30,7 +30,7 @@ pub fn step(state: &KeyState, call: &Call, window: Span) -> Vec<(KeyState, Patte
         Op::Get => step.get(now),
         Op::Sweep => step.sweep(now),
         // What is lost depends on the past, which the search knows.
-        Op::Loss => {}
+        Op::Loss | Op::TakeBack => {}
         Op::Clock { .. } => step.clock(now),
         _ => step.holder(now),
     }
@@ -314,9 +314,13 @@ impl Step<'_> {
                 token: fly.token,
                 attempt: fly.attempt,
             }),
-            Op::Claim { .. } | Op::Load | Op::Get | Op::Sweep | Op::Loss | Op::Clock { .. } => {
-                Body::Fly(fly)
-            }
+            Op::Claim { .. }
+            | Op::Load
+            | Op::Get
+            | Op::Sweep
+            | Op::Loss
+            | Op::TakeBack
+            | Op::Clock { .. } => Body::Fly(fly),
         }
     }
 
