@@ -15,7 +15,7 @@ use super::kind::{Kind, Steps};
 use super::progress::Progress;
 use super::rows::{self, Rows};
 use super::work::{LEASE, TURN, head};
-use super::{CellSpec, Expects, Ran, Segment};
+use super::{CellSpec, Expects, READERS, Ran, Segment};
 use crate::cell::Cell;
 use crate::flow;
 use crate::history::{Fault, Outcome, Recorded, Recorder, monotonic};
@@ -33,9 +33,6 @@ const BETWEEN: u64 = 200;
 
 /// The callers on fresh keys that raise that number.
 const COUNTED: u64 = 16;
-
-/// The concurrent reads at the end.
-const READERS: usize = 64;
 
 /// How long such a number may take.
 const TIME_TO_PROGRESS: Duration = Duration::from_secs(60);

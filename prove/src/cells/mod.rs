@@ -37,6 +37,9 @@ const RAN: &str = "ran.json";
 /// How long a segment goes on for its number of faults at most.
 const LONGEST: Duration = Duration::from_secs(600);
 
+/// The concurrent reads at the end.
+pub(crate) const READERS: usize = 64;
+
 /// What a cell expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expects {

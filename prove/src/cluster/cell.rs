@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use idem_core::{BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, Key, Response};
 use idem_postgres::Replays;
+use tokio::task::JoinSet;
 
 use super::galera::{Galera, Loss};
 use super::group::Group;
@@ -17,7 +19,8 @@ use super::semi_sync::{SemiSync, Without};
 use super::sentinel::Watched;
 use super::{kept, postgres, redis, redis_cluster};
 use crate::cells::progress::Progress;
-use crate::cells::{CellSpec, Expects, Need, Ran, Segment};
+use crate::cells::{CellSpec, Expects, Need, READERS, Ran, Segment};
+use crate::flow::{self, Flow};
 use crate::history::{Fault, Head, Outcome, Recorded, Recorder, VERSION, monotonic};
 use crate::nemesis::sockets;
 use crate::traffic::{Plan, Turn, drive_until, keys_of};
@@ -267,6 +270,15 @@ pub(crate) async fn run(
     };
     let first = Turn::generation_at(monotonic(), TURN);
     let recorded = Arc::new(Recorded::new(store, recorder.clone()));
+    let flow = Arc::new(Flow::new(
+        Arc::clone(&recorded) as Arc<dyn IdempotencyStore>,
+        segment.seed,
+        Arc::clone(&stop),
+    ));
+    let mut fresh = JoinSet::new();
+    for caller in 0..segment.fresh {
+        fresh.spawn(Arc::clone(&flow).run(caller));
+    }
     let traffic = tokio::spawn(drive_until(recorded, plan, Arc::clone(&stop)));
     let mut stage = Stage {
         fail_over,
@@ -281,6 +293,7 @@ pub(crate) async fn run(
     let played = stage.play(segment).await;
     stop.store(true, Ordering::Relaxed);
     traffic.await?;
+    fresh.join_all().await;
     played?;
     let Stage {
         group,
@@ -297,10 +310,13 @@ pub(crate) async fn run(
     let recorded = Recorded::new(group.store(group.leader()).await?, recorder);
     let last = Turn::generation_at(monotonic(), TURN);
     let turns = first.saturating_sub(plan.back)..=last;
-    let callers = turns.flat_map(|turn| keys_of(turn, plan.keys));
-    for key in own.into_iter().chain(callers) {
-        recorded.get(&key).await?;
-    }
+    let shared = turns.flat_map(|turn| keys_of(turn, plan.keys));
+    let used = flow::used(folder, &[segment.seed])?;
+    let reads = stream::iter(own.into_iter().chain(shared).chain(used)).map(|key| {
+        let recorded = &recorded;
+        async move { recorded.get(&key).await.map(drop) }
+    });
+    reads.buffer_unordered(READERS).try_collect::<()>().await?;
     if fail_over.shows_waiting() {
         kept::keep_promised(&file)?;
     }
@@ -422,7 +438,7 @@ impl Stage {
         let last = Turn::generation_at(monotonic(), TURN);
         // The latest first: in a cluster the reads of a node wait one after the other.
         let turns = (last.saturating_sub(READ_BACK)..=last).rev();
-        let mut reads = tokio::task::JoinSet::new();
+        let mut reads = JoinSet::new();
         let callers = turns.flat_map(|turn| keys_of(turn, Plan::default().keys));
         for key in self.own.iter().rev().cloned().chain(callers) {
             let recorded = Arc::clone(&recorded);
