@@ -89,9 +89,10 @@ fn verdicts(history: &History, bounds: Bounds) -> Vec<(Verdict, bool)> {
     let of_key = |operations: &&Vec<Operation>| {
         let verdict = explain(operations, bounds);
         if verdict.is_refused() && history.head.asks_again {
-            for times in 1..=MOST_LOOKS {
+            for times in LOOKS {
                 let with_hidden = explain(&with_hidden(operations, times), bounds);
-                if with_hidden.is_explained() {
+                // A search that gives up refuses nothing.
+                if !with_hidden.is_refused() {
                     return (with_hidden, true);
                 }
             }
@@ -112,9 +113,9 @@ fn verdicts(history: &History, bounds: Bounds) -> Vec<(Verdict, bool)> {
     })
 }
 
-/// How often a claim looks again, at most: where its lease ends before it looks, a sweep may fail what
-/// it wrote, and it tries the failure again.
-const MOST_LOOKS: usize = 3;
+/// How often a claim looks again: where its lease ends before it looks, a sweep or another claim may
+/// fail what it wrote, and it tries the failure again. A store gives up after sixteen times.
+const LOOKS: [usize; 5] = [1, 2, 4, 8, 15];
 
 /// Adds the hidden effects of answered claims, of each this many.
 fn with_hidden(operations: &[Operation], times: usize) -> Vec<Operation> {

@@ -16,6 +16,9 @@ use super::scene::eventually;
 /// How long a caller waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long a replica may take to apply what its source has, in seconds.
+const TIME_TO_APPLY: u64 = 300;
+
 /// What a source does without a receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Without {
@@ -100,7 +103,8 @@ async fn follow(url: &str, source: &str) -> Result<(), BoxError> {
     })
     .await?;
     let done: String = scalar(source, "SELECT @@GLOBAL.gtid_executed").await?;
-    let wait = format!("SELECT CAST(WAIT_FOR_EXECUTED_GTID_SET('{done}', 60) AS CHAR)");
+    let wait =
+        format!("SELECT CAST(WAIT_FOR_EXECUTED_GTID_SET('{done}', {TIME_TO_APPLY}) AS CHAR)");
     match &*scalar::<String>(url, &wait).await? {
         "0" => Ok(()),
         other => Err(format!("the replica is behind: {other}").into()),

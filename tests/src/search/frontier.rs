@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Operation, Verdict, is_open, is_optional};
+use super::{Operation, Verdict, is_hidden, is_open, is_optional};
 use crate::spec::{Answer, Body, KeyState, Op, step, unify};
 
 /// What the search may use before it gives up.
@@ -223,8 +223,9 @@ impl Search<'_> {
     fn open(&self, applied: u64) -> impl Iterator<Item = (usize, &Operation)> {
         let open = self.slots.iter().enumerate();
         let open = open.filter_map(move |(slot, at)| {
-            let operation = &self.operations[(*at)?];
-            (applied & (1 << slot) == 0).then_some((slot, operation))
+            let at = (*at)?;
+            let may_be_next = applied & (1 << slot) == 0 && !self.comes_later(at, applied);
+            may_be_next.then_some((slot, &self.operations[at]))
         });
         let sweeps = open
             .clone()
@@ -232,6 +233,17 @@ impl Search<'_> {
         let earliest = sweeps.min_by_key(|(_, sweep)| sweep.invoked);
         let earliest = earliest.map(|(slot, _)| slot);
         open.filter(move |(slot, operation)| !is_open_sweep(operation) || Some(*slot) == earliest)
+    }
+
+    /// Returns whether the operation has an equal before it that is open. Hidden effects of one call
+    /// are alike: the first that is left comes next.
+    fn comes_later(&self, at: usize, applied: u64) -> bool {
+        let operation = &self.operations[at];
+        if !is_hidden(operation) || at == 0 || self.operations[at - 1] != *operation {
+            return false;
+        }
+        let slot = self.slots.iter().position(|open| *open == Some(at - 1));
+        slot.is_some_and(|slot| applied & (1 << slot) == 0)
     }
 
     /// Returns what may follow when the operation takes effect, with the losses that it needs.
