@@ -187,7 +187,11 @@ impl operations::Operations for Operations {
         values: &Values<'_>,
     ) -> Result<Step<Row>> {
         let done = self.step_once(session, claim, what, values).await;
-        done.map_err(|error| after(session.has_perhaps_ended(claim.key()), error))
+        done.map_err(|error| match error.kind() {
+            // What the record shows is certain.
+            ErrorKind::ClaimLost | ErrorKind::AlreadySealed => error,
+            _ => after(session.has_perhaps_ended(claim.key()), error),
+        })
     }
 
     /// Reads first, because a stale version or a repetition is then answered without a write. The
