@@ -82,7 +82,8 @@ impl Proxy {
             .store(i64::from(passes), Ordering::SeqCst);
     }
 
-    /// Lets this many messages of clients pass, cuts at the next, and [closes](Self::close).
+    /// Lets this many messages of clients pass, and cuts at the next, with it all connections, and
+    /// later ones at once.
     pub fn close_after(&self, passes: u32) {
         self.shared.closes.store(true, Ordering::SeqCst);
         self.cut_after(passes);

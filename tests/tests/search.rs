@@ -173,6 +173,39 @@ fn the_search_agrees_with_trying_every_order() {
     assert!(refused < HISTORIES * 19 / 20, "{refused} were refused");
 }
 
+#[test]
+fn hidden_effects_of_one_call_agree_with_trying_every_order() {
+    let seed = seed();
+    let (mut needed, mut refused) = (0, 0);
+    for number in 0..HISTORIES / 2 {
+        let mut generator = Generator::new(seed.wrapping_add(number));
+        let mut history = generator.history(5);
+        generator.alter(&mut history);
+        let is_claim = |operation: &&Operation| {
+            matches!(operation.call.op, Op::Claim { .. })
+                && !matches!(operation.answer, Answer::Unknown | Answer::NotDone)
+        };
+        let Some(claim) = history.iter().find(is_claim).cloned() else {
+            continue;
+        };
+        let is_alone = explain(&history, Bounds::default()).is_explained();
+        history.extend([claim.hidden(), claim.hidden()]);
+        let verdict = explain(&history, Bounds::default());
+        let expected = brute_force(&history, 0);
+        assert_eq!(
+            verdict.is_explained(),
+            expected,
+            "{number}: {verdict:?}: {history:#?}"
+        );
+        needed += u64::from(expected && !is_alone);
+        refused += u64::from(!expected);
+    }
+    assert!(
+        needed > 0 && refused > 0,
+        "{needed} needed, {refused} refused"
+    );
+}
+
 /// Returns a history in which everything since a random moment is lost once, by this fault.
 fn with_fault(generator: &mut Generator, op: Op) -> Vec<Operation> {
     let before = generator.state.clone();
