@@ -7,8 +7,10 @@ use idem_core::BoxError;
 
 use super::shell::retry;
 
-/// How long a server may work on for callers that are gone.
-const TIME_TO_END: Duration = Duration::from_secs(60);
+/// How long a server may work on for callers that are gone. Cuts one after another let the kernel wait
+/// longer before it sends an answer again, up to 120 s (`TCP_RTO_MAX` of Linux); only then does the
+/// server learn that nobody is there.
+const TIME_TO_END: Duration = Duration::from_secs(180);
 
 /// The states of a socket that some process of the server still has: established, and closed by the
 /// other side only.
