@@ -2,7 +2,8 @@
 //! `hybrid-<database>-<state>`; and one of them behind `Protected`.
 //!
 //! By default, each state is in front of SQLite, and each database is behind a healthy cache.
-//! `IDEM_ALL` adds the rest of the product, and `IDEM_BACKENDS` reaches all of it by name.
+//! `IDEM_ALL` adds each state in front of one of the servers, which take turns: no state depends on
+//! the database behind it. `IDEM_BACKENDS` reaches the whole product by name.
 
 mod cases;
 mod support;
@@ -13,14 +14,17 @@ use idem_conformance::{Protected, Target};
 use support::{Database, HybridHarness, State};
 
 fn main() -> ExitCode {
-    let all = ["IDEM_ALL", "IDEM_BACKENDS"].map(|name| std::env::var_os(name).is_some());
-    let is_wanted = move |database, state| {
-        all.contains(&true) || database == Database::Sqlite || state == State::Healthy
+    let [all, by_name] = ["IDEM_ALL", "IDEM_BACKENDS"].map(|name| std::env::var_os(name).is_some());
+    let servers = [Database::Postgres, Database::MySql].into_iter().cycle();
+    let added: Vec<_> = servers.zip(State::ALL).filter(|_| all).collect();
+    let is_wanted = |database, state| {
+        let is_first = database == Database::Sqlite || state == State::Healthy;
+        by_name || is_first || added.contains(&(database, state))
     };
     let targets = Database::ALL.into_iter().flat_map(|database| {
-        let states = State::ALL.into_iter();
-        let wanted = states.filter(move |state| is_wanted(database, *state));
-        wanted.map(move |state| {
+        let mut states = State::ALL.to_vec();
+        states.retain(|state| is_wanted(database, *state));
+        states.into_iter().map(move |state| {
             let name = support::name(database, state);
             let harness = move || async move { HybridHarness::of(database, state) };
             Target::new(name, harness).with_cases(cases::of(state))

@@ -2,8 +2,6 @@
 
 use std::process::Command;
 
-use cargo_metadata::Package;
-
 use crate::step::{self, cargo, output};
 use crate::{Result, api, tools, workspace};
 
@@ -12,9 +10,6 @@ pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
 
 /// The release of cargo-deny.
 const DENY: &str = "0.20.2";
-
-/// What Clippy gets: its warnings are errors.
-const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 
 /// What to do.
 #[derive(Debug, clap::Args)]
@@ -106,71 +101,45 @@ fn archives() -> Result<bool> {
 }
 
 /// Runs Clippy over everything with all features, and over each package with none of its features;
-/// where a user chooses, with each alone; and over what is published, with all.
+/// over what is published, with all; and over published libraries, with each feature alone.
 fn clippy() -> Result<bool> {
+    let deny = ["--", "-D", "warnings"];
     let workspace = workspace::members()?;
-    let target = &workspace.target_directory;
     let mut all = cargo("clippy --quiet --all-targets");
     let mut hold = step::run(
         "clippy",
-        all.args(workspace::everything_unlinked()?)
-            .args(DENY_WARNINGS),
+        all.args(workspace::everything_unlinked()?).args(deny),
     )?;
     let mut rival = cargo("clippy --quiet --all-targets --locked --ignore-rust-version");
     rival.args(["--manifest-path", RIVAL, "--target-dir"]);
-    rival.arg(target);
-    hold &= step::run("clippy of benches/idempotent", rival.args(DENY_WARNINGS))?;
-    let mut sets: Vec<_> = workspace.packages.iter().flat_map(feature_sets).collect();
-    // Each is a chain of a few packages, for one core. A folder has one cargo at a time, so the second
-    // half has a folder of its own.
-    let mut beside = sets.split_off(sets.len() / 2);
-    for (_, command) in &mut beside {
-        command.arg("--target-dir").arg(target.join("beside"));
-    }
-    let run = |sets: Vec<(String, Command)>| {
-        let mut hold = true;
-        for (title, mut command) in sets {
-            let ran = step::run(&title, command.args(DENY_WARNINGS));
-            hold &= ran.map_err(|error| error.to_string())?;
-        }
-        Ok::<_, String>(hold)
-    };
-    std::thread::scope(|scope| {
-        let beside = scope.spawn(|| run(beside));
-        let here = run(sets);
-        let beside = beside.join().map_err(|_| "a panic beside these checks")?;
-        Ok(hold & here? & beside?)
-    })
-}
-
-/// Returns Clippy's commands for the sets of a package's features. Other packages have checks of
-/// their own.
-fn feature_sets(package: &Package) -> Vec<(String, Command)> {
-    if package.features.is_empty() {
-        return Vec::new();
-    }
-    let mut sets = vec!["--no-default-features".to_owned()];
-    if workspace::is_published(package) || package.name == "idem-storm" {
-        let alone = workspace::features(package).filter(|name| *name != "default");
-        sets.extend(alone.map(|name| format!("--no-default-features --features {name}")));
-    }
-    if workspace::is_published(package) {
+    rival.arg(&workspace.target_directory);
+    hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
+    let packages = workspace.packages.iter();
+    for package in packages.filter(|package| !package.features.is_empty()) {
+        let mut sets = vec!["--no-default-features".to_owned()];
+        let (is_published, is_library) = (
+            workspace::is_published(package),
+            workspace::is_library(package),
+        );
         let all: Vec<_> = workspace::features(package).collect();
-        sets.push(format!("--features {}", all.join(",")));
+        if is_published && is_library {
+            let alone = all.iter().filter(|name| **name != "default");
+            sets.extend(alone.map(|name| format!("--no-default-features --features {name}")));
+        }
+        if is_published {
+            sets.push(format!("--features {}", all.join(",")));
+        }
+        let targets = if is_library { "--lib" } else { "--bins" };
+        for features in sets {
+            let title = format!("clippy of {} with {features}", package.name);
+            let mut command = cargo("clippy --quiet --package");
+            command
+                .args([&*package.name, targets])
+                .args(features.split(' '));
+            hold &= step::run(&title, command.args(deny))?;
+        }
     }
-    let targets = match workspace::is_library(package) {
-        true => "--lib",
-        false => "--bins",
-    };
-    let of_set = |features: String| {
-        let title = format!("clippy of {} with {features}", package.name);
-        let mut command = cargo("clippy --quiet --no-deps --package");
-        command
-            .args([&*package.name, targets])
-            .args(features.split(' '));
-        (title, command)
-    };
-    sets.into_iter().map(of_set).collect()
+    Ok(hold)
 }
 
 /// Checks licences, sources and bans, and known vulnerabilities where their database can be fetched.
