@@ -89,9 +89,11 @@ impl Operations {
                         return Ok(ClaimOutcome::Acquired(claim));
                     }
                     Ok(Inserted::Perhaps) => has_written = true,
-                    Ok(Inserted::Nothing) => has_written |= session.is_in_doubt(),
+                    // An insert in doubt proves nothing: the record that carries this attempt's id
+                    // may be that of an earlier call, whose lease would not begin anew.
+                    Ok(Inserted::Nothing) => {}
                     Err(error) if has_looked || !is_refused(&error) => {
-                        return Err(after(has_written, error));
+                        return Err(after(has_written || session.is_in_doubt(), error));
                     }
                     // The record may exist, and be locked.
                     Err(_) => {}

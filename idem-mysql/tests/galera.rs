@@ -10,6 +10,7 @@ use idem_core::{
     BoxError, ClaimOutcome, ClaimRequest, Effect, ErrorKind, Fingerprint, IdempotencyStore,
     IdempotencyStoreExt, Key, Record, Response,
 };
+use idem_mysql::sqlx::{self, MySqlPool};
 use idem_mysql::{Config, MySqlStore};
 use idem_servers::{Cluster, Options, start_private_cluster};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -51,6 +52,10 @@ fn main() -> ExitCode {
         trial(
             "a_claim_under_way_when_its_node_is_evicted_is_not_said_to_be_undone",
             evicted,
+        ),
+        trial(
+            "a_claim_asked_again_in_doubt_begins_its_lease_anew",
+            asked_again,
         ),
     ];
     let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
@@ -403,4 +408,51 @@ fn evicted(runtime: &Runtime) -> Result<(), BoxError> {
         }
     }
     Ok(())
+}
+
+/// A node that takes long to refuse a statement may have given it to the others, so the claim is in
+/// doubt: the record that it finds may be its own, or that of an earlier call.
+fn asked_again(runtime: &Runtime) -> Result<(), BoxError> {
+    const ROUNDS: usize = 10;
+    const PAUSE: Duration = Duration::from_millis(300);
+    let mut cluster = start_private_cluster("galera", &Options::new())?;
+    let config = Config::new().with_inserts_first(true);
+    let store = runtime.block_on(async {
+        let store = MySqlStore::connect(cluster.url(0), config).await?;
+        store.migrate().await?;
+        Ok::<_, BoxError>(store)
+    })?;
+    let pool = runtime.block_on(MySqlPool::connect(cluster.url(0)))?;
+    let mut answers = 0;
+    for round in 0..ROUNDS {
+        let request = request(format!("key-{round}"));
+        let first = runtime.block_on(store.claim(&request))?;
+        let first = first.acquired().ok_or("a fresh key")?;
+        let mut holder = runtime.block_on(pool.begin())?;
+        let lock = "SELECT id FROM idem_records FOR UPDATE";
+        runtime.block_on(sqlx::query(lock).execute(&mut *holder))?;
+        cluster.freeze(0)?;
+        let claim = runtime.spawn({
+            let (store, request) = (store.clone(), request.clone());
+            async move { store.claim(&request).await }
+        });
+        std::thread::sleep(PAUSE);
+        cluster.thaw(0)?;
+        // The insert has met the lock by now, and is sent again for a tenth of a second.
+        std::thread::sleep(PAUSE / 10);
+        runtime.block_on(holder.rollback())?;
+        // A slow machine may take too long.
+        let Ok(again) = runtime.block_on(claim)? else {
+            continue;
+        };
+        let again = again.acquired().ok_or("the same attempt")?;
+        if again.lease_ends_at() <= first.lease_ends_at() {
+            return Err(format!("{first:?} is answered again with {again:?}").into());
+        }
+        answers += 1;
+    }
+    match answers {
+        0 => Err("no claim was answered".into()),
+        _ => Ok(()),
+    }
 }
