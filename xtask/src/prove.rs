@@ -33,8 +33,8 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<u8> {
         set_up();
     }
     let mut prove = match command {
-        // The tests have built it with these features, for a test beside it has those of what only tests
-        // depend on, too; a campaign needs speed.
+        // The tests have built it. With a test beside it, cargo takes the features of what only tests
+        // depend on, as they did, and builds nothing again. A campaign needs speed.
         Some("ci") => {
             let mut build = cargo("build --quiet --bin prove --test cells");
             step::output(build.args(workspace::everything()?))?;
