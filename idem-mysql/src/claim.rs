@@ -73,6 +73,16 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
+        let answer = self.claim_once(session, request).await;
+        // The store itself may refuse, too, after a statement in doubt of this claim or of its batch.
+        answer.map_err(|error| session.doubted(error))
+    }
+
+    async fn claim_once(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
         let params = ClaimParams::new(request, &self.config.limits())?;
         let key = request.key();
         if !session.is_transaction() && self.locked.is_locked(key) {
@@ -93,7 +103,7 @@ impl Operations {
                     // may be that of an earlier call, whose lease would not begin anew.
                     Ok(Inserted::Nothing) => {}
                     Err(error) if has_looked || !is_refused(&error) => {
-                        return Err(after(has_written || session.is_in_doubt(), error));
+                        return Err(after(has_written, error));
                     }
                     // The record may exist, and be locked.
                     Err(_) => {}
@@ -107,7 +117,7 @@ impl Operations {
                 Ok(Met::Answer(outcome)) => return Ok(outcome),
                 Ok(Met::Written) => has_written = true,
                 Ok(Met::Again) => {}
-                Err(error) => return Err(after(has_written || session.is_in_doubt(), error)),
+                Err(error) => return Err(after(has_written, error)),
             }
         }
         Err(key_changed_hands(Effect::Unknown))

@@ -527,11 +527,14 @@ impl Drop for Stored<'_> {
 
 #[cfg(all(test, feature = "mysql_async"))]
 mod tests {
-    use idem_core::ErrorKind;
+    use std::sync::Arc;
+
+    use idem_core::{ClaimRequest, ErrorKind, Fingerprint, Key};
     use mysql_async::ServerError;
     use sqlx::mysql::MySqlPoolOptions;
 
     use super::*;
+    use crate::operations::Operations;
     use crate::statements::Dialect;
 
     fn fault(code: u16) -> Fault {
@@ -544,12 +547,16 @@ mod tests {
         Fault::Caller(Error::new(ErrorKind::Contention, Effect::None, "refused").with_source(error))
     }
 
-    /// Returns the effect of the error of a node that has left the others, after a statement that
-    /// answered `code` when it had run for `took`.
-    fn effect_after(code: u16, sent: Access, took: Duration, is_galera: bool) -> Effect {
-        let pool = MySqlPoolOptions::new().connect_lazy("mysql://host/database");
-        let (pool, config, counters) = (pool.unwrap(), Config::new(), Counters::default());
-        let mut session = Session::on_store(&pool, None, &config, &counters);
+    /// Returns a session after a statement that answered `code` when it had run for `took`.
+    fn session_after<'s>(
+        store: &'s (MySqlPool, Config, Counters),
+        code: u16,
+        sent: Access,
+        took: Duration,
+        is_galera: bool,
+    ) -> Session<'s> {
+        let (pool, config, counters) = store;
+        let mut session = Session::on_store(pool, None, config, counters);
         session.set_facts(Facts {
             dialect: Dialect::MariaDb,
             keeps_transaction: true,
@@ -558,6 +565,18 @@ mod tests {
         });
         let begun = Instant::now().checked_sub(took).unwrap();
         assert!(session.counted(&fault(code), sent, begun).is_some());
+        session
+    }
+
+    fn store() -> (MySqlPool, Config, Counters) {
+        let pool = MySqlPoolOptions::new().connect_lazy("mysql://host/database");
+        (pool.unwrap(), Config::new(), Counters::default())
+    }
+
+    /// Returns the effect of the error of a node that has left the others, after such a statement.
+    fn effect_after(code: u16, sent: Access, took: Duration, is_galera: bool) -> Effect {
+        let store = store();
+        let session = session_after(&store, code, sent, took, is_galera);
         session.error(fault(1205), Access::Read).effect()
     }
 
@@ -574,5 +593,27 @@ mod tests {
         assert_eq!(effect_after(1213, Write, late, false), Effect::None);
         // Group replication.
         assert_eq!(effect_after(3101, Write, soon, false), Effect::Unknown);
+    }
+
+    /// Returns the effect of a claim that the store refuses without a statement, because the key is
+    /// known to be locked. The session is that of a batch whose insert answered `code`.
+    async fn effect_of_a_refusal_after(code: u16) -> Effect {
+        let operations = Operations::new(Config::new(), Arc::default());
+        let key = Key::new("tenant", "pay", "one").unwrap();
+        operations.locked.found_locked(&key);
+        let read = operations.locked.read(&key, async { Ok(None::<()>) });
+        assert!(read.await.unwrap().is_none());
+        let store = store();
+        let mut session = session_after(&store, code, Access::Write, Duration::ZERO, true);
+        let request = ClaimRequest::new(key, Fingerprint::raw("request"));
+        let refused = operations.claim(&mut session, &request).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Contention);
+        refused.effect()
+    }
+
+    #[tokio::test]
+    async fn a_claim_in_doubt_that_the_store_refuses_may_have_taken_effect() {
+        assert_eq!(effect_of_a_refusal_after(1213).await, Effect::Unknown);
+        assert_eq!(effect_of_a_refusal_after(1205).await, Effect::None);
     }
 }
