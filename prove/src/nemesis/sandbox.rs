@@ -107,7 +107,14 @@ pub(crate) fn settle() -> Result<(), BoxError> {
         while matches!(std::io::stdin().read(&mut nothing), Ok(1)) {}
         std::process::exit(3);
     });
-    run("ip", &["link", "set", "lo", "up"]).map(drop)
+    run("ip", &["link", "set", "lo", "up"])?;
+    // Where a cut drops the last packets of a caller, an idle server only learns from a probe that
+    // nobody is there. The kernel's default is two hours.
+    for (name, value) in [("tcp_keepalive_time", "20"), ("tcp_keepalive_intvl", "5")] {
+        let file = format!("/proc/sys/net/ipv4/{name}");
+        fs::write(&file, value).map_err(|error| format!("{file}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Removes the folders of processes that are gone. Their mounts and processes went with them.
