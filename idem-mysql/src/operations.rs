@@ -138,7 +138,8 @@ impl operations::Operations for Operations {
             Write::Renew if is_written => {
                 let rows = session.rows(&sql.lease.with(values)?, Access::Read).await;
                 let rows = rows.map_err(|error| after(true, error))?;
-                Ok(rows.into_iter().next())
+                let row = rows.into_iter().next();
+                row.ok_or_else(renewed_and_lost).map(Some)
             }
             Write::Renew | Write::Checkpoint | Write::Force | Write::Rewrite
                 if !is_written && session.is_in_doubt() =>
@@ -268,6 +269,13 @@ fn in_doubt() -> Error {
     Error::new(ErrorKind::Contention, Effect::Unknown, why)
 }
 
+/// Returns the error of a renewal that others have seen, and whose claim was lost before its lease was
+/// read: this caller was paused for that long. `ClaimLost` would say that nothing was renewed.
+fn renewed_and_lost() -> Error {
+    let why = "the lease was extended, and is over or was taken away already; ask again";
+    Error::new(ErrorKind::Contention, Effect::Unknown, why)
+}
+
 /// Returns whether the row of [`Read::LastCheckpoint`] is the checkpoint of the values.
 fn is_checkpoint(row: &Row, values: &Values<'_>) -> Result<bool> {
     let stored = cells::Columns::of(row).optional_bytes(0)?;
@@ -295,6 +303,7 @@ impl Mark {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::time::Duration;
 
     use idem_core::{AttemptId, Checkpoint, FencingToken, Timestamp, async_trait};
     use idem_sql::cells::{Cells, unexpected};
@@ -357,6 +366,8 @@ mod tests {
                 let changes = moment.is_some_and(|stored| stored[..] != sent[..]);
                 self.0.stored |= changes;
                 answer.affected = u64::from(changes);
+            } else if statement.text.contains(" expires_at = expires_at + ") {
+                answer.affected = u64::from(moment.is_some());
             } else if statement.text.starts_with("SELECT result ") {
                 answer
                     .rows
@@ -366,15 +377,30 @@ mod tests {
         }
     }
 
-    async fn checkpoint(moments: &[Option<&str>]) -> (Result<()>, bool) {
-        let config = Config::new();
+    fn operations() -> Operations {
         let facts = Facts {
             dialect: Dialect::MariaDb,
             keeps_transaction: true,
             is_galera: false,
             locks_gaps: false,
         };
-        let operations = Operations::new(config, Arc::new(OnceLock::from(facts)));
+        Operations::new(Config::new(), Arc::new(OnceLock::from(facts)))
+    }
+
+    fn claim() -> Claim {
+        let key = Key::new("tenant", "operation", "id").unwrap();
+        Claim::new(
+            key,
+            FencingToken::from_i64(7),
+            AttemptId::random(),
+            1,
+            Timestamp::from_micros(0),
+            Timestamp::from_micros(1),
+        )
+    }
+
+    async fn checkpoint(moments: &[Option<&str>]) -> (Result<()>, bool) {
+        let operations = operations();
         let encoded = |text: &str| {
             let checkpoint = Checkpoint::new("step", text.to_owned()).unwrap();
             checkpoint.encode(&operations.limits()).unwrap().to_vec()
@@ -383,15 +409,7 @@ mod tests {
             moments: moments.iter().map(|text| text.map(encoded)).collect(),
             stored: false,
         };
-        let key = Key::new("tenant", "operation", "id").unwrap();
-        let claim = Claim::new(
-            key,
-            FencingToken::from_i64(7),
-            AttemptId::random(),
-            1,
-            Timestamp::from_micros(0),
-            Timestamp::from_micros(1),
-        );
+        let claim = claim();
         let new = Checkpoint::new("step", "new").unwrap();
         let mut session = Session::in_transaction(&mut server, &operations.counters).unwrap();
         let storing = operations.checkpoint(&mut session, &claim, &new);
@@ -400,6 +418,33 @@ mod tests {
         drop(session);
         assert!(server.moments.is_empty(), "{server:?}");
         (result, server.stored)
+    }
+
+    #[tokio::test]
+    async fn a_renewal_that_others_have_seen_does_not_say_that_nothing_happened() {
+        let operations = operations();
+        for (moments, kind, effect) in [
+            // UPDATE, and what the record is instead.
+            (vec![None, None], ErrorKind::ClaimLost, Effect::None),
+            // A sweep comes between the UPDATE and its SELECT.
+            (
+                vec![Some(Vec::new()), None],
+                ErrorKind::Contention,
+                Effect::Unknown,
+            ),
+        ] {
+            let mut server = Scripted {
+                moments: moments.into(),
+                stored: false,
+            };
+            let mut session = Session::in_transaction(&mut server, &operations.counters).unwrap();
+            let claim = claim();
+            let renewing = operations.renew(&mut session, &claim, Duration::from_secs(1));
+            let error = Box::pin(renewing).await.unwrap_err();
+            assert_eq!((error.kind(), error.effect()), (kind, effect));
+            drop(session);
+            assert!(server.moments.is_empty(), "{server:?}");
+        }
     }
 
     #[tokio::test]
