@@ -153,6 +153,47 @@ fn a_fixture_cannot_be_shrunk_further() {
     }
 }
 
+/// A claim that is sent at the start of the machine's clock, takes so long, and is won at `now`.
+fn won(id: u64, key: &str, took: i64, now: i64) -> String {
+    let lease_end = now + 1_000_000;
+    [
+        format!(
+            r#"{{"t":"inv","id":{id},"c0":0,"k":"{key}","op":"claim","fp":1,"lease":1000000,"ret":3600000000,"takeover":true,"retry":true,"att":1,"tok":0}}"#
+        ),
+        format!(
+            r#"{{"t":"ret","id":{id},"c1":{took},"now":{now},"ans":"acquired","tok":{now},"n":1,"lease_end":{lease_end}}}"#
+        ),
+        String::new(),
+    ]
+    .join("\n")
+}
+
+/// The key's claim says within 11 s when the store had which instant, so its duplicate may come before
+/// the end of the lease. With the other keys' claims, which took 100 µs, it came 5 s later.
+#[test]
+fn claims_of_other_keys_stay_where_they_show_the_clock() {
+    const NOW: i64 = 1_000_000_000_000;
+    let mut text = r#"{"t":"head","v":1,"cell":"clock","seed":1,"quantum":1}
+{"t":"inv","id":2,"c0":11000000,"k":"one","op":"claim","fp":1,"lease":1000000,"ret":3600000000,"takeover":true,"retry":true,"att":2,"tok":0}
+{"t":"ret","id":2,"c1":11001000,"ans":"in_flight","tok":1000000000000,"lease_end":1000001000000}
+"#
+    .to_owned();
+    text += &won(1, "one", 10_900_000, NOW);
+    let refused = |calls: &Calls| {
+        let judgement = judge(&calls.history().unwrap(), Bounds::default());
+        judgement.refused.len()
+    };
+    assert_eq!(refused(&Calls::parse(&text).unwrap()), 0, "without others");
+    for id in 3..20 {
+        text += &won(id, &id.to_string(), 100, NOW - 5_000_000);
+    }
+    let calls = Calls::parse(&text).unwrap();
+    assert_eq!(refused(&calls), 1, "with others");
+    let shrunk = shrink(&calls, Bounds::default()).unwrap();
+    assert_eq!(refused(&shrunk), 1);
+    assert_eq!(shrunk.seen.len(), 3, "{shrunk:?}");
+}
+
 #[test]
 fn a_torn_last_line_is_dropped_and_a_torn_other_line_is_an_error() {
     let text = std::fs::read_to_string(path(RECORDED[0])).unwrap();
