@@ -606,7 +606,9 @@ mod tests {
         let store = store();
         let mut session = session_after(&store, code, Access::Write, Duration::ZERO, true);
         let request = ClaimRequest::new(key, Fingerprint::raw("request"));
-        let refused = operations.claim(&mut session, &request).await.unwrap_err();
+        // With every driver it is large.
+        let refused = Box::pin(operations.claim(&mut session, &request)).await;
+        let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Contention);
         refused.effect()
     }
