@@ -88,7 +88,8 @@ fn without_tests(text: &str) -> String {
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let module = lines.peek().copied().unwrap_or_default();
-        if line == "#[cfg(test)]" && module.starts_with("mod ") && module.ends_with('{') {
+        let is_test = line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test,");
+        if is_test && module.starts_with("mod ") && module.ends_with('{') {
             lines
                 .by_ref()
                 .take_while(|line| *line != "}")
@@ -131,6 +132,7 @@ mod tests {
             "//! A crate.\nfn one() {}\n",
             "//! The crate.\n\n    // So it is.\nfn one() {}\n",
             "fn one() {}\n\n#[cfg(test)]\nmod tests {\n    fn three() {\n    }\n}\n",
+            "fn one() {}\n\n#[cfg(all(test, unix))]\nmod tests {\n    fn four() {\n    }\n}\n",
             "fn two() {}\n",
         ] {
             std::fs::write(&source, text).unwrap();
@@ -141,7 +143,8 @@ mod tests {
         }
         assert_eq!(hashes[0], hashes[1]);
         assert_eq!(hashes[0], hashes[2]);
-        assert_ne!(hashes[2], hashes[3]);
+        assert_eq!(hashes[0], hashes[3]);
+        assert_ne!(hashes[3], hashes[4]);
         assert!(of_crates(root, &["idem-y"]).is_err());
     }
 }
