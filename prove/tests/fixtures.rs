@@ -194,6 +194,18 @@ fn claims_of_other_keys_stay_where_they_show_the_clock() {
     assert_eq!(shrunk.seen.len(), 3, "{shrunk:?}");
 }
 
+/// The sweep began after the renewal, and ended the claim before its answer: without it, the answer
+/// would be refused instead of the one that is wrong.
+#[test]
+fn what_ran_beside_a_call_that_is_left_stays() {
+    let text = std::fs::read_to_string(path_of("MySqlRenewalSeenAndLost")).unwrap();
+    let shrunk = shrink(&Calls::parse(&text).unwrap(), Bounds::default()).unwrap();
+    assert!(
+        shrunk.to_ndjson().unwrap().contains("in_flight"),
+        "{shrunk:?}"
+    );
+}
+
 #[test]
 fn a_torn_last_line_is_dropped_and_a_torn_other_line_is_an_error() {
     let text = std::fs::read_to_string(path(RECORDED[0])).unwrap();
