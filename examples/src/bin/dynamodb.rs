@@ -47,12 +47,8 @@ impl Shop {
             let pay = async |work: Work| self.pay(&work, id, cents).await;
             match self.idempotency.run(&key, &("EUR", cents), pay).await {
                 Ok(receipt) => return Ok(receipt.into_inner()),
-                // The work was not started, and the key makes it safe to send the request again.
-                Err(RunError::Store(_)) if sendings < SENDINGS => sendings += 1,
-                Err(RunError::Store(reason)) => {
-                    return Err(format!("no decision in {SENDINGS} sendings: {reason}").into());
-                }
-                Err(error) => return Err(error.to_string().into()),
+                Err(error) if sendings < SENDINGS && is_of_the_store(&error) => sendings += 1,
+                Err(error) => return Err(format!("sending {sendings}: {error}").into()),
             }
         }
     }
@@ -181,6 +177,16 @@ struct Args {
     payments: u32,
 }
 
+/// Returns whether the store gave no decision, or did not commit, such as after a pause in which
+/// another delivery took the claim over. The key makes it safe to send the request again.
+fn is_of_the_store(error: &RunError<BoxError, Receipt>) -> bool {
+    match error {
+        RunError::Store(_) => true,
+        RunError::Work(reason) => reason.is::<idem_core::Error>(),
+        _ => false,
+    }
+}
+
 /// How long a delivery waits for another one's answer.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -193,7 +199,7 @@ const DELIVERIES: u32 = 4;
 /// The longest time after which a handler is dropped, in its first deliveries.
 const LONGEST_LIFE: Duration = Duration::from_millis(60);
 
-/// How often a request is sent while the store gives no decision.
+/// How often a request is sent at most, while the store is the reason that it has no answer.
 const SENDINGS: u32 = 5;
 
 /// Delivers a payment until it has an answer. Returns the receipt, and how many handlers were
