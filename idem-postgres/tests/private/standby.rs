@@ -21,8 +21,7 @@ pub(crate) fn answers_wait(runtime: &Runtime) -> Result<(), BoxError> {
     let options = Options::new().with_setting("synchronous_commit", "remote_apply");
     let server = start_private("postgres", &options)?;
     runtime.block_on(async {
-        let short = Config::new().with_timeout(Duration::from_millis(500));
-        let replicated = short.clone().with_replays(Replays::Replicated);
+        let replicated = Config::new().with_replays(Replays::Replicated);
         let plain = PostgresStore::connect(server.url(), Config::new()).await?;
         plain.migrate().await?;
         let (done, held) = (request("done"), request("held"));
@@ -35,8 +34,11 @@ pub(crate) fn answers_wait(runtime: &Runtime) -> Result<(), BoxError> {
         let stranger = ClaimRequest::new(done.key().clone(), Fingerprint::raw("another"));
         for batching in [true, false] {
             let config = replicated.clone().with_batching(batching);
-            let store = PostgresStore::connect(server.url(), config).await?;
+            let hurried = config.clone().with_timeout(Duration::from_millis(500));
+            let hurried = PostgresStore::connect(server.url(), hurried).await?;
+            let patient = PostgresStore::connect(server.url(), config).await?;
             let check = async |waits: bool| -> Result<(), BoxError> {
+                let store = if waits { &hurried } else { &patient };
                 let waited = |what: &str, answer: idem_core::Result<bool>| match answer {
                     Ok(is_right) => assert!(!waits && is_right, "{what} was answered: {is_right}"),
                     Err(error) => {
@@ -79,7 +81,7 @@ pub(crate) fn answers_wait(runtime: &Runtime) -> Result<(), BoxError> {
                 );
                 // Nobody acts on that for good.
                 let in_flight = request("held").with_attempt(AttemptId::random());
-                assert_eq!(store.claim(&in_flight).await?.name(), "in_flight");
+                assert_eq!(patient.claim(&in_flight).await?.name(), "in_flight");
                 Ok(())
             };
             check(false).await?;
