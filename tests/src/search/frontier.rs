@@ -1,6 +1,6 @@
 //! The search with a frontier.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{Operation, Verdict, is_hidden, is_open, is_optional};
 use crate::spec::{Answer, Body, KeyState, Op, step, unify};
@@ -29,8 +29,8 @@ struct Configuration {
     state: KeyState,
     /// The open calls that it contains, each at the place of its bit.
     applied: u64,
-    /// The records before it; [`Pasts::NONE`] where nothing can be lost.
-    past: usize,
+    /// The records before it, the latest first; none where nothing can be lost.
+    past: Vec<Before>,
 }
 
 /// A record that another has replaced.
@@ -39,37 +39,6 @@ struct Before {
     body: Body,
     /// Whether the call that replaced it had an answer.
     is_answered: bool,
-    /// The records before it.
-    past: usize,
-}
-
-/// The records before those of configurations: lists, the latest first, of which equal ones are one,
-/// and have one number.
-#[derive(Debug, Default)]
-struct Pasts {
-    numbers: HashMap<Before, usize>,
-    records: Vec<Before>,
-}
-
-impl Pasts {
-    /// The list without a record.
-    const NONE: usize = 0;
-
-    /// Returns the number of the list that begins with this record.
-    fn with(&mut self, before: Before) -> usize {
-        if let Some(number) = self.numbers.get(&before) {
-            return *number;
-        }
-        self.records.push(before.clone());
-        self.numbers.insert(before, self.records.len());
-        self.records.len()
-    }
-
-    /// Returns the records of a list.
-    fn records(&self, past: usize) -> impl Iterator<Item = &Before> {
-        let record = |past: usize| self.records.get(past.checked_sub(1)?);
-        std::iter::successors(record(past), move |before| record(before.past))
-    }
 }
 
 /// Configurations, each with the fewest losses that it needs.
@@ -125,7 +94,7 @@ fn explain_with(
     let first = Configuration {
         state: KeyState::new(),
         applied: 0,
-        past: Pasts::NONE,
+        past: Vec::new(),
     };
     let mut search = Search {
         operations,
@@ -135,7 +104,6 @@ fn explain_with(
         bounds,
         losses,
         remembers,
-        pasts: Pasts::default(),
     };
     for (_, event, at) in events(operations) {
         let result = match event {
@@ -184,10 +152,9 @@ struct Search<'a> {
     losses: usize,
     /// Whether states are kept, because they may come back.
     remembers: bool,
-    pasts: Pasts,
 }
 
-impl<'a> Search<'a> {
+impl Search<'_> {
     fn invoke(&mut self, at: usize) -> Result<(), Verdict> {
         let free = self.slots.iter().position(Option::is_none);
         let slot = free.unwrap_or_else(|| {
@@ -228,8 +195,7 @@ impl<'a> Search<'a> {
                 add(&mut next, one, losses);
                 continue;
             }
-            let open: Vec<_> = self.open(one.applied).collect();
-            for (open, operation) in open {
+            for (open, operation) in self.open(one.applied) {
                 for (mut successor, lost) in self.after(&one, losses, operation) {
                     successor.applied |= 1 << open;
                     if add(&mut seen, successor.clone(), lost) {
@@ -254,7 +220,7 @@ impl<'a> Search<'a> {
 
     /// Returns the open calls that may take effect next, with their slots. Sweeps without an answer
     /// are alike, and what one may do, an earlier one may do, too: of them it is the earliest.
-    fn open(&self, applied: u64) -> impl Iterator<Item = (usize, &'a Operation)> {
+    fn open(&self, applied: u64) -> impl Iterator<Item = (usize, &Operation)> {
         let open = self.slots.iter().enumerate();
         let open = open.filter_map(move |(slot, at)| {
             let at = (*at)?;
@@ -282,51 +248,62 @@ impl<'a> Search<'a> {
 
     /// Returns what may follow when the operation takes effect, with the losses that it needs.
     fn after(
-        &mut self,
+        &self,
         one: &Configuration,
         losses: usize,
         operation: &Operation,
     ) -> Vec<(Configuration, usize)> {
         let may_lose = losses < self.losses;
         if let op @ (Op::Loss | Op::TakeBack) = &operation.call.op {
-            if !may_lose {
-                return Vec::new();
-            }
             // What was answered was safe, and so was all before it.
-            let may_come_back = |before: &&Before| *op == Op::Loss || !before.is_answered;
+            let may_come_back = |at: usize| {
+                *op == Op::Loss || one.past[..=at].iter().all(|before| !before.is_answered)
+            };
             // The latest of equal records leaves the most to be lost later.
-            let mut later = HashSet::from([&one.state.body]);
-            let records = self.pasts.records(one.past).take_while(may_come_back);
-            let earlier = records.filter(|before| later.insert(&before.body));
-            let lost = earlier.map(|before| Configuration {
+            let is_latest = |at: usize, body: &Body| {
+                *body != one.state.body && one.past[..at].iter().all(|later| later.body != *body)
+            };
+            let earlier = one.past.iter().enumerate().filter(|(at, before)| {
+                may_lose && may_come_back(*at) && is_latest(*at, &before.body)
+            });
+            let lost = earlier.map(|(at, before)| Configuration {
                 state: one.state.lost(&before.body),
-                past: before.past,
-                ..*one
+                past: one.past[at + 1..].to_vec(),
+                ..one.clone()
             });
             return lost.map(|one| (one, losses + 1)).collect();
         }
         let mut next = Vec::new();
         for (state, is_answered) in successors(&one.state, operation) {
+            let mut past = one.past.clone();
             // Only the record can be lost, so a state with the same one adds nothing.
-            let past = if self.remembers && state.body != one.state.body {
-                self.pasts.with(Before {
+            if self.remembers && state.body != one.state.body {
+                let before = Before {
                     body: one.state.body.clone(),
                     is_answered,
-                    past: one.past,
-                })
-            } else {
-                one.past
-            };
-            let one = |state| Configuration {
-                state,
-                past,
-                ..*one
-            };
+                };
+                past.insert(0, before);
+            }
             let is_step = operation.call.op == (Op::Clock { forgets: true });
             if let Some(state) = state.forgotten().filter(|_| is_step && may_lose) {
-                next.push((one(state), losses + 1));
+                let past = past.clone();
+                next.push((
+                    Configuration {
+                        state,
+                        past,
+                        ..*one
+                    },
+                    losses + 1,
+                ));
             }
-            next.push((one(state), losses));
+            next.push((
+                Configuration {
+                    state,
+                    past,
+                    ..*one
+                },
+                losses,
+            ));
         }
         next
     }
@@ -367,7 +344,7 @@ mod tests {
         let one = Configuration {
             state: KeyState::new(),
             applied: 0,
-            past: Pasts::NONE,
+            past: Vec::new(),
         };
         let mut frontier = Frontier::new();
         assert!(add(&mut frontier, one.clone(), 2));
@@ -375,26 +352,5 @@ mod tests {
         assert!(add(&mut frontier, one.clone(), 1));
         assert!(!add(&mut frontier, one.clone(), 3));
         assert_eq!(frontier[&one], 1);
-    }
-
-    #[test]
-    fn equal_lists_of_records_have_one_number() {
-        let mut pasts = Pasts::default();
-        let before = |is_answered, past| Before {
-            body: Body::Absent,
-            is_answered,
-            past,
-        };
-        let first = pasts.with(before(true, Pasts::NONE));
-        let second = pasts.with(before(false, first));
-        assert_eq!(pasts.with(before(true, Pasts::NONE)), first);
-        assert_eq!(pasts.with(before(false, first)), second);
-        assert_ne!(pasts.with(before(false, Pasts::NONE)), second);
-        let answered = |past| -> Vec<bool> {
-            let records = pasts.records(past);
-            records.map(|before| before.is_answered).collect()
-        };
-        assert_eq!(answered(second), [false, true]);
-        assert!(answered(Pasts::NONE).is_empty());
     }
 }
