@@ -45,15 +45,16 @@ const NOT_SHOWN: &str = "\
 pub(super) fn page(root: &Path) -> Result<String, BoxError> {
     let cells = cells::all();
     let ledger: Ledger = read(&root.join(LEDGER))?;
+    let entries = current(root, &cells, &ledger)?;
     let mut text = HEAD.to_owned();
     text += "\n## Track record\n\n";
     text += &track_record(root)?;
     text += "\n## What ran\n\n";
-    text += &what_ran(root, &cells, &ledger)?;
+    text += &what_ran(&cells, &ledger, &entries)?;
     text += "\n## By product\n\n";
-    text += &by_product(root, &cells, &ledger)?;
+    text += &by_product(&cells, &entries)?;
     text += "\n## What did not run\n\n";
-    text += &not_run(root, &cells, &ledger)?;
+    text += &not_run(&cells, &ledger, &entries)?;
     text += "\n";
     text += NOT_SHOWN;
     text += "\n## Traces\n\n";
@@ -121,30 +122,37 @@ fn current<'a>(
     cells: &[CellSpec],
     ledger: &'a Ledger,
 ) -> Result<Vec<&'a Entry>, BoxError> {
-    let mut entries = Vec::new();
-    for entry in &ledger.entries {
-        let cell = cells.iter().find(|cell| cell.name == entry.cell);
-        let Some(cell) = cell else { continue };
-        if of_crates(root, crates_of(cell.product))? == entry.code {
-            entries.push(entry);
+    let mut hashes: BTreeMap<&str, String> = BTreeMap::new();
+    for cell in cells {
+        if !hashes.contains_key(cell.product) {
+            hashes.insert(cell.product, of_crates(root, crates_of(cell.product))?);
         }
     }
-    Ok(entries)
+    let is_current = |entry: &&Entry| {
+        let cell = cells.iter().find(|cell| cell.name == entry.cell);
+        cell.is_some_and(|cell| hashes[cell.product] == entry.code)
+    };
+    Ok(ledger.entries.iter().filter(is_current).collect())
 }
 
-fn what_ran(root: &Path, cells: &[CellSpec], ledger: &Ledger) -> Result<String, BoxError> {
-    let entries = current(root, cells, ledger)?;
+fn what_ran(cells: &[CellSpec], ledger: &Ledger, entries: &[&Entry]) -> Result<String, BoxError> {
     let mut sum = Tally::default();
     let mut all = Tally::default();
     entries.iter().for_each(|entry| sum.add(entry.tally));
     ledger.entries.iter().for_each(|entry| all.add(entry.tally));
+    let mut accepted: BTreeMap<&str, usize> = BTreeMap::new();
+    for entry in entries {
+        *accepted.entry(&entry.cell).or_default() += entry.seeds.len() - entry.not_accepted.len();
+    }
     let mut text = format!(
         "{} claims in {} calls on {} keys of this code; {} claims with earlier code. Every key of \
-         every history was searched.\n\n",
+         every history was searched. Each cell below was accepted {} times or more, with another \
+         seed each time.\n\n",
         sum.claims,
         sum.calls,
         sum.keys,
         all.claims - sum.claims,
+        accepted.values().min().copied().unwrap_or_default(),
     );
     text += "*Holds* means that no answer may be lost; *takes back* that the documentation says one \
         may be that rests on a write without an answer; *loses* that it says any may be, and that \
@@ -201,9 +209,9 @@ fn what_ran(root: &Path, cells: &[CellSpec], ledger: &Ledger) -> Result<String, 
 }
 
 /// Returns the sums of each product, in whatever cells and settings.
-fn by_product(root: &Path, cells: &[CellSpec], ledger: &Ledger) -> Result<String, BoxError> {
+fn by_product(cells: &[CellSpec], entries: &[&Entry]) -> Result<String, BoxError> {
     let mut products: BTreeMap<&str, (Tally, BTreeMap<String, Counts>)> = BTreeMap::new();
-    for entry in current(root, cells, ledger)? {
+    for entry in entries {
         let cell = cells.iter().find(|cell| cell.name == entry.cell);
         let (tally, faults) = products
             .entry(cell.map_or("", |cell| cell.product))
@@ -251,8 +259,7 @@ const fn expects(cell: &CellSpec) -> &'static str {
     }
 }
 
-fn not_run(root: &Path, cells: &[CellSpec], ledger: &Ledger) -> Result<String, BoxError> {
-    let entries = current(root, cells, ledger)?;
+fn not_run(cells: &[CellSpec], ledger: &Ledger, entries: &[&Entry]) -> Result<String, BoxError> {
     let has_run = |cell: &&CellSpec| {
         // One that failed before it asked a server has an entry of its own.
         let mut of_cell = entries.iter().filter(|entry| entry.cell == cell.name);
