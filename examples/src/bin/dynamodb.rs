@@ -47,8 +47,11 @@ impl Shop {
             let pay = async |work: Work| self.pay(&work, id, cents).await;
             match self.idempotency.run(&key, &("EUR", cents), pay).await {
                 Ok(receipt) => return Ok(receipt.into_inner()),
-                Err(error) if sendings < SENDINGS && is_of_the_store(&error) => sendings += 1,
-                Err(error) => return Err(format!("sending {sendings}: {error}").into()),
+                Err(error) if sendings < SENDINGS && is_sent_again(&error) => sendings += 1,
+                Err(RunError::Store(reason)) => {
+                    return Err(format!("no decision in {SENDINGS} sendings: {reason}").into());
+                }
+                Err(error) => return Err(error.to_string().into()),
             }
         }
     }
@@ -177,12 +180,15 @@ struct Args {
     payments: u32,
 }
 
-/// Returns whether the store gave no decision, or did not commit, such as after a pause in which
-/// another delivery took the claim over. The key makes it safe to send the request again.
-fn is_of_the_store(error: &RunError<BoxError, Receipt>) -> bool {
+/// Returns whether the request has to be sent again: the store gave no decision, another delivery
+/// took the claim over while this one was late, or the commit has no certain answer. The key makes
+/// it safe.
+fn is_sent_again(error: &RunError<BoxError, Receipt>) -> bool {
     match error {
         RunError::Store(_) => true,
-        RunError::Work(reason) => reason.is::<idem_core::Error>(),
+        RunError::Work(reason) => reason
+            .downcast_ref::<idem_core::Error>()
+            .is_some_and(|error| error.is_claim_lost() || error.is_retryable()),
         _ => false,
     }
 }
@@ -199,7 +205,7 @@ const DELIVERIES: u32 = 4;
 /// The longest time after which a handler is dropped, in its first deliveries.
 const LONGEST_LIFE: Duration = Duration::from_millis(60);
 
-/// How often a request is sent at most, while the store is the reason that it has no answer.
+/// How often a request is sent at most.
 const SENDINGS: u32 = 5;
 
 /// Delivers a payment until it has an answer. Returns the receipt, and how many handlers were
