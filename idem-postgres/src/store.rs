@@ -38,7 +38,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// | `standard_conforming_strings`, `search_path` with functions or types of the server's names, `DateStyle`, `TimeZone`, `IntervalStyle`, `bytea_output`, `quote_all_identifiers`, `plan_cache_mode`, `row_security`, `session_replication_role`; the locale of the database, of libc or ICU | none |
 /// | `default_transaction_isolation` | the store repeats a statement that loses a race under REPEATABLE READ or SERIALIZABLE; SERIALIZABLE costs throughput |
 /// | `lock_timeout` | the statements set their own; in a caller's transaction the shorter one holds. Tried with 20 ms; with 1 ms `connect` may answer `Contention`, and may be repeated |
-/// | `idle_session_timeout` | the store replaces a closed connection and sends the statement again: it had not begun |
+/// | `idle_session_timeout` | the store replaces a closed connection and sends the statement again: it had not begun. Where it closes while a large statement is being written, `Unavailable` with an unknown effect |
 /// | `statement_timeout`, `transaction_timeout`, `idle_in_transaction_session_timeout` | `Unavailable`; the effect is unknown unless the server says that it rolled back |
 /// | `default_transaction_read_only` | `connect` and `verify` refuse it; under [`StatementMode::Unprepared`](crate::StatementMode::Unprepared) it changes nothing |
 /// | `search_path` with `pg_catalog` behind a schema that has operators of its own | `connect` and `verify` refuse it |

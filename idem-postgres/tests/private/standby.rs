@@ -1,6 +1,6 @@
 //! Commits that wait for a synchronous standby, and answers that rest on them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::{
     Advance, AttemptId, BatchStore, BoxError, ClaimRequest, ErrorKind, Fingerprint,
@@ -93,9 +93,25 @@ pub(crate) fn answers_wait(runtime: &Runtime) -> Result<(), BoxError> {
             assert_eq!(plain.claim(&again).await?.name(), "completed", "at once");
             set_standby(&mut admin, "").await?;
             check(false).await?;
+            assert_eq!(answer_again(&hurried, &again).await?, "completed");
         }
         Ok(())
     })
+}
+
+/// Returns the answer to a claim from a store whose calls have waited in vain.
+async fn answer_again(
+    store: &PostgresStore,
+    request: &ClaimRequest,
+) -> Result<&'static str, BoxError> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match store.claim(request).await {
+            Ok(outcome) => return Ok(outcome.name()),
+            Err(error) if Instant::now() > deadline => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
 }
 
 async fn set_standby(admin: &mut PgConnection, name: &str) -> Result<(), BoxError> {
