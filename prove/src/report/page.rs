@@ -146,8 +146,8 @@ fn what_ran(cells: &[CellSpec], ledger: &Ledger, entries: &[&Entry]) -> Result<S
     }
     let mut text = format!(
         "{} claims in {} calls on {} keys of this code; {} claims with earlier code. Every key of \
-         every history was searched. Each cell below was accepted {} times or more, with another \
-         seed each time.\n\n",
+         every history was searched. Accepted pieces of each cell, with seeds of their own: {} or \
+         more.\n\n",
         sum.claims,
         sum.calls,
         sum.keys,
