@@ -34,7 +34,10 @@ const BETWEEN: u64 = 200;
 /// The callers on fresh keys that raise that number.
 const COUNTED: u64 = 16;
 
-/// How long such a number may take.
+/// How long the raised number may take. Then [`BETWEEN`] is enough: on a slow store no caller is fast.
+const TIME_FOR_MORE: Duration = Duration::from_secs(20);
+
+/// How long that may take from then on.
 const TIME_TO_PROGRESS: Duration = Duration::from_secs(60);
 
 /// How long a store may take to serve again after a fault.
@@ -203,15 +206,16 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Waits until the store has acknowledged so many more.
+    /// Waits until the store has acknowledged so many more, or fewer if it is slow.
     pub(super) fn proceed(&mut self, acknowledged: u64) -> Result<(), BoxError> {
         let from = self.progress.acknowledged;
-        let is_done = |progress: &Progress| progress.acknowledged >= from + acknowledged;
-        if self.wait(TIME_TO_PROGRESS, is_done)? {
-            return Ok(());
+        for (time, more) in [(TIME_FOR_MORE, acknowledged), (TIME_TO_PROGRESS, BETWEEN)] {
+            if self.wait(time, |progress| progress.acknowledged >= from + more)? {
+                return Ok(());
+            }
         }
         let done = self.progress.acknowledged - from;
-        Err(format!("{done} of {acknowledged} acknowledgements in time").into())
+        Err(format!("{done} of {BETWEEN} acknowledgements in time").into())
     }
 
     /// Waits for this progress, for so long at most. Returns whether it was made.
