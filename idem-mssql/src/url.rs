@@ -11,6 +11,11 @@ const FORM: &str = "mssql://user:password@host:port/database?encrypt=on&trust_ce
 
 /// Parses `mssql://user:password@host:port/database?…` into the driver's configuration.
 pub(crate) fn parse(text: &str) -> Result<Config> {
+    parse_as_built(text, cfg!(feature = "tls"))
+}
+
+/// Parses it as a build with TLS does, or as one without.
+fn parse_as_built(text: &str, has_tls: bool) -> Result<Config> {
     let url = Url::parse(text).map_err(|source| {
         misconfigured(format!("the URL cannot be read; it is {FORM}")).with_source(source)
     })?;
@@ -34,7 +39,7 @@ pub(crate) fn parse(text: &str) -> Result<Config> {
     if let Some(database) = database(&url)? {
         config.database(database);
     }
-    parameters(&url, &mut config)?;
+    parameters(&url, has_tls, &mut config)?;
     Ok(config)
 }
 
@@ -63,7 +68,7 @@ fn database(url: &Url) -> Result<Option<String>> {
     decoded("database", path).map(Some)
 }
 
-fn parameters(url: &Url, config: &mut Config) -> Result<()> {
+fn parameters(url: &Url, has_tls: bool, config: &mut Config) -> Result<()> {
     let (mut encryption, mut trust) = ("on".to_owned(), false);
     for (name, value) in url.query_pairs() {
         match (&*name, &*value) {
@@ -94,7 +99,7 @@ fn parameters(url: &Url, config: &mut Config) -> Result<()> {
             }
         }
     }
-    config.encryption(level(&encryption)?);
+    config.encryption(level(&encryption, has_tls)?);
     if trust {
         config.trust_cert();
     }
@@ -103,10 +108,10 @@ fn parameters(url: &Url, config: &mut Config) -> Result<()> {
 
 /// Parses `encrypt`. `off` encrypts nothing, not even the password: the driver's own `Off` would
 /// encrypt the login and fail where the server cannot.
-fn level(encryption: &str) -> Result<EncryptionLevel> {
+fn level(encryption: &str, has_tls: bool) -> Result<EncryptionLevel> {
     match encryption {
         "off" => Ok(EncryptionLevel::NotSupported),
-        _ if cfg!(not(feature = "tls")) => Err(misconfigured(
+        _ if !has_tls => Err(misconfigured(
             "the URL wants encryption (the default), and idem-mssql was built without its feature `tls`; turn it \
              on, or say `encrypt=off` on a network that you trust"
                 .to_owned(),
@@ -177,7 +182,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "tls")]
     fn encryption_is_on_unless_turned_off() {
         for (parameters, level, bypass) in [
             ("", "Required", false),
@@ -185,22 +189,22 @@ mod tests {
             ("?encrypt=strict", "Strict", false),
             ("?encrypt=off&trust_cert=false", "NotSupported", false),
         ] {
-            let shown = shown(&format!("mssql://sa:x@localhost/master{parameters}"));
+            let url = format!("mssql://sa:x@localhost/master{parameters}");
+            let shown = format!("{:?}", parse_as_built(&url, true).unwrap());
             assert!(shown.contains(&format!("encryption: {level}")), "{shown}");
             assert!(shown.contains(&format!("bypass: {bypass}")), "{shown}");
         }
     }
 
     #[test]
-    #[cfg(not(feature = "tls"))]
     fn encryption_without_the_feature_is_refused() {
         for parameters in ["", "?encrypt=on", "?encrypt=strict"] {
             let url = format!("mssql://sa:x@localhost/master{parameters}");
-            let error = parse(&url).unwrap_err();
+            let error = parse_as_built(&url, false).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Misconfigured);
             assert!(error.to_string().contains("feature `tls`"), "{error}");
         }
-        assert!(parse("mssql://sa:x@localhost/master?encrypt=off").is_ok());
+        assert!(parse_as_built("mssql://sa:x@localhost/master?encrypt=off", false).is_ok());
     }
 
     #[test]

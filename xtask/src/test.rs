@@ -143,16 +143,15 @@ fn has_nextest() -> bool {
 }
 
 /// The tests that are not conformance suites.
-const TESTS: [&str; 5] = [
+const TESTS: [&str; 4] = [
     "tests",
     "tests without features",
-    "tests of idem-mssql without TLS",
     "documentation tests",
     "model check of the memory store",
 ];
 
 /// Returns the commands of [`TESTS`].
-fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
+fn other_tests(options: &TestOptions) -> Result<[Command; 4]> {
     let has_nextest = has_nextest();
     let mut unit = if has_nextest {
         let mut command = cargo("nextest run --no-fail-fast -E");
@@ -169,7 +168,6 @@ fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
     for package in PLAIN {
         featureless.args(["--package", package]);
     }
-    let plain_mssql = cargo("test --quiet --lib --no-default-features --package idem-mssql");
     let mut examples = cargo("test --quiet --doc");
     examples.args(workspace::everything()?);
     if options.no_containers {
@@ -181,7 +179,7 @@ fn other_tests(options: &TestOptions) -> Result<[Command; 5]> {
     let target = workspace::members()?.target_directory.join("shuttle");
     model.env("RUSTFLAGS", "--cfg shuttle");
     model.env("CARGO_TARGET_DIR", target);
-    Ok([unit, featureless, plain_mssql, examples, model])
+    Ok([unit, featureless, examples, model])
 }
 
 /// Returns every test target by name, except the suites.
