@@ -1,4 +1,5 @@
-//! Runs the suite, and this crate's own cases, against DuckDB; the suite behind `Batched`, too.
+//! Runs the suite, and this crate's own cases, against DuckDB; the suite behind `Batched` and
+//! `Protected` too.
 //!
 //! Without the feature `_linked` nothing here names the crate, so nothing links DuckDB, and the
 //! target is not run.
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
 
 #[cfg(feature = "_linked")]
 fn targets() -> Vec<Target> {
-    use idem_conformance::Batched;
+    use idem_conformance::{Batched, Protected};
     use support::{DuckDb, target};
 
     vec![
@@ -34,12 +35,15 @@ fn targets() -> Vec<Target> {
         Target::new("duckdb-one-lane", async || {
             Ok(Batched::new(target("duckdb", DuckDb)))
         }),
+        Target::new("duckdb-protected", async || {
+            Ok(Protected::new(target("duckdb", DuckDb)))
+        }),
     ]
 }
 
 #[cfg(not(feature = "_linked"))]
 fn targets() -> Vec<Target> {
-    let names = ["duckdb", "duckdb-one-lane"];
+    let names = ["duckdb", "duckdb-one-lane", "duckdb-protected"];
     let target = |name| Target::new(name, async || Err::<MutantHarness, _>(missing()));
     names.map(target).into()
 }

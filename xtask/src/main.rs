@@ -75,8 +75,8 @@ pub(crate) struct TestOptions {
     /// Runs only the suites' cases whose names contain this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Also runs the cases of transactions for each state of the cache in front of a server. Default:
-    /// each state in front of SQLite, and a healthy cache in front of every database.
+    /// Also runs each state of the cache in front of a server. Default: in front of SQLite, and a
+    /// healthy cache in front of every database.
     #[arg(long)]
     all: bool,
     /// Leaves out the test of the container path, and installs no container engine for it.
