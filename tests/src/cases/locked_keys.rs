@@ -384,7 +384,7 @@ async fn replays_beside_an_open_transaction_wait_for_nobody(cx: &Context) -> Cas
     };
     let usual = || async {
         let mut took = Vec::new();
-        for _ in 0..30 {
+        for _ in 0..100 {
             let begun = Instant::now();
             look().await?;
             took.push(begun.elapsed());
