@@ -27,7 +27,7 @@ enum Command {
     Cell(cell::CellArguments),
     /// Runs what every change has to pass, in three minutes.
     Ci,
-    /// Runs all models, drawn cells, drawn patches, traces and fuzzing, in about an hour.
+    /// Runs all models, drawn cells, drawn patches, traces and fuzzing, in about 1½ hours.
     Nightly,
     /// Runs many cells in a drawn order, and judges each.
     Campaign(campaign::CampaignArguments),

@@ -157,6 +157,8 @@ fn a_plan_is_that_of_its_seed_and_has_the_cells_of_its_profile() {
     }
     let redis = Plan::draw(Profile::Nightly, 7, "abc".to_owned(), "redis/");
     assert_eq!(redis.pieces.len(), 4, "{redis:?}");
+    let weak = Plan::draw(Profile::Nightly, 7, "abc".to_owned(), "mariadb/fsync-error");
+    assert_eq!(weak.pieces[0].faults, 10, "too few show no loss: {weak:?}");
 }
 
 #[test]

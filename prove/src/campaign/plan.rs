@@ -104,22 +104,17 @@ impl Plan {
                 for (_, mut cells) in by_product {
                     cells.shuffle(&mut random);
                     let four = cells.iter().take(4);
-                    pieces.extend(four.map(|cell| piece(cell, &mut random, 20, 4)));
+                    pieces.extend(four.map(|cell| match cell.expects {
+                        Expects::Loss => ten_faults(cell, &mut random),
+                        Expects::Hold | Expects::TakeBack => piece(cell, &mut random, 20, 4),
+                    }));
                 }
             }
             Profile::Campaign => {
                 for cell in all {
                     pieces.push(piece(cell, &mut random, 20, 4));
-                    // It takes time, and callers on fresh keys, to see that something is lost.
-                    let (seconds, fresh) = match cell.expects {
-                        Expects::Loss => (20, 4),
-                        Expects::Hold | Expects::TakeBack => (0, 0),
-                    };
                     // In parts, for a budget ends between pieces.
-                    pieces.extend((0..5).map(|_| Piece {
-                        faults: 10,
-                        ..piece(cell, &mut random, seconds, fresh)
-                    }));
+                    pieces.extend((0..5).map(|_| ten_faults(cell, &mut random)));
                     let fresh = callers_at_scale(cell);
                     if fresh > 0 && cell.name.ends_with("/worker-kill") {
                         pieces.extend((0..10).map(|_| piece(cell, &mut random, 20, fresh)));
@@ -168,6 +163,19 @@ fn callers_at_scale(cell: &CellSpec) -> u64 {
 /// The product whose server here takes longer for each call the more records it has: callers on
 /// fresh keys would bring it to a stand.
 const SLOWER_WITH_EACH_KEY: &str = "MongoDB-compatible";
+
+/// Returns a piece of ten faults. It takes time, and callers on fresh keys, to see that something is
+/// lost.
+fn ten_faults(cell: &CellSpec, random: &mut StdRng) -> Piece {
+    let (seconds, fresh) = match cell.expects {
+        Expects::Loss => (20, 4),
+        Expects::Hold | Expects::TakeBack => (0, 0),
+    };
+    Piece {
+        faults: 10,
+        ..piece(cell, random, seconds, fresh)
+    }
+}
 
 fn piece(cell: &CellSpec, random: &mut StdRng, seconds: u64, fresh: u64) -> Piece {
     let fresh = if cell.product == SLOWER_WITH_EACH_KEY {

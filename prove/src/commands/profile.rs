@@ -24,12 +24,14 @@ const TRACED: &[&str] = &["sqlite", "postgres", "redis", "valkey", "mariadb", "m
 ///
 /// Those of the files and of `git`.
 pub fn ci(runtime: &Runtime) -> Result<ExitCode, BoxError> {
-    let steps = [
-        explore(&Model::all(true))?,
-        runtime.block_on(campaign::run(&CampaignArguments::of(Profile::Ci)))?,
-        report::run(&ReportArguments { check: true })?,
-    ];
-    Ok(first_failure(&steps))
+    Ok(worst(&[
+        ("models", explore(&Model::all(true))?),
+        ("cells", cells(runtime, Profile::Ci)?),
+        (
+            "comparison of the report",
+            report::run(&ReportArguments { check: true })?,
+        ),
+    ]))
 }
 
 /// Runs all models, drawn cells of each product, drawn patches, traces and fuzzing. Returns the worst
@@ -40,23 +42,52 @@ pub fn ci(runtime: &Runtime) -> Result<ExitCode, BoxError> {
 /// Those of the files, of `git`, and of servers that do not start.
 pub fn nightly(runtime: &Runtime) -> Result<ExitCode, BoxError> {
     let mut steps = vec![
-        explore(&Model::all(false))?,
-        runtime.block_on(campaign::run(&CampaignArguments::of(Profile::Nightly)))?,
-        regress::run(&RegressArguments::sample(PATCHES))?,
+        ("models", explore(&Model::all(false))?),
+        ("cells", cells(runtime, Profile::Nightly)?),
+        ("patches", regress::run(&RegressArguments::sample(PATCHES))?),
     ];
     let whether = |succeeds| match succeeds {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     };
     for store in TRACED {
-        steps.push(whether(trace::run(&trace::Orders::of(store))?));
+        steps.push(("traces", whether(trace::run(&trace::Orders::of(store))?)));
     }
     let fuzzed = fuzz::run(&fuzz::Orders::default())?;
-    steps.push(whether(fuzzed));
-    Ok(first_failure(&steps))
+    steps.push(("fuzzing", whether(fuzzed)));
+    Ok(worst(&steps))
 }
 
-fn first_failure(steps: &[ExitCode]) -> ExitCode {
-    let failure = steps.iter().find(|step| **step != ExitCode::SUCCESS);
-    failure.copied().unwrap_or(ExitCode::SUCCESS)
+fn cells(runtime: &Runtime, profile: Profile) -> Result<ExitCode, BoxError> {
+    runtime.block_on(campaign::run(&CampaignArguments::of(profile)))
+}
+
+/// Prints the steps that failed, whose own words may be far above. Returns the worst exit status: 1,
+/// a law that is broken, is worse than 2, not proven.
+fn worst(steps: &[(&str, ExitCode)]) -> ExitCode {
+    let mut worst = ExitCode::SUCCESS;
+    for (name, step) in steps {
+        if *step != ExitCode::SUCCESS {
+            println!("{name}: NOT ACCEPTED, see above");
+            if worst != ExitCode::FAILURE {
+                worst = *step;
+            }
+        }
+    }
+    worst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_law_that_is_broken_is_worse_than_one_not_proven() {
+        let (fine, not_proven) = (("a", ExitCode::SUCCESS), ("b", ExitCode::from(2)));
+        let broken = ("c", ExitCode::FAILURE);
+        assert_eq!(worst(&[fine, fine]), ExitCode::SUCCESS);
+        assert_eq!(worst(&[fine, not_proven, fine]), ExitCode::from(2));
+        assert_eq!(worst(&[not_proven, broken, fine]), ExitCode::FAILURE);
+        assert_eq!(worst(&[broken, not_proven]), ExitCode::FAILURE);
+    }
 }
