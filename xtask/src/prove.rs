@@ -40,7 +40,8 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<u8> {
             step::output(build.args(workspace::everything()?))?;
             Command::new(workspace::members()?.target_directory.join("debug/prove"))
         }
-        _ => cargo("run --quiet --release -p idem-prove --"),
+        // The first build takes a quarter of an hour: cargo shows how far it is.
+        _ => cargo("run --release -p idem-prove --"),
     };
     let status = prove.args(arguments).status()?;
     Ok(status
