@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::cells::{self, CellSpec, Expects, Segment};
+use crate::cells::{self, CellSpec, Expects, Kind, Segment};
 
 /// How much a campaign runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -104,9 +104,13 @@ impl Plan {
                 for (_, mut cells) in by_product {
                     cells.shuffle(&mut random);
                     let four = cells.iter().take(4);
-                    pieces.extend(four.map(|cell| match cell.expects {
-                        Expects::Loss => ten_faults(cell, &mut random),
-                        Expects::Hold | Expects::TakeBack => piece(cell, &mut random, 20, 4),
+                    pieces.extend(four.map(|cell| match (cell.expects, cell.kind) {
+                        // These lose something only by chance; a power cut or a fail-over each time.
+                        (
+                            Expects::Loss,
+                            Kind::FailingWrites | Kind::Clock(_) | Kind::FullMemory,
+                        ) => ten_faults(cell, &mut random),
+                        _ => piece(cell, &mut random, 20, 4),
                     }));
                 }
             }
