@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         driver("mariadb-diesel-async", DieselMySql),
         driver("mariadb-mysql-async", MySqlAsync),
         driver("mariadb-sea-orm", SeaOrmMySql),
+        driver("mysql-sqlx", SqlxMySql),
         driver("mysql-diesel-async", DieselMySql),
         driver("mysql-mysql-async", MySqlAsync),
         driver("mysql-sea-orm", SeaOrmMySql),

@@ -32,6 +32,20 @@ use idem_sql::executor::Executor;
 ///
 /// After an error of the server roll the transaction back, whatever the driver. After a future that
 /// was dropped its state is unknown: roll it back too.
+///
+/// SeaORM and `MySqlTransaction` hand the connection of a dropped transaction back to its pool. If an
+/// error was on its way, sqlx 0.9.0 ends the connection without a word to the server, and over TLS
+/// waits for the answer: the pool has one connection less for good. A pool that looks first, for a
+/// round trip more, replaces it:
+///
+/// ```
+/// use idem_mysql::sqlx::Connection;
+/// use idem_mysql::sqlx::mysql::MySqlPoolOptions;
+///
+/// // For SeaORM in `ConnectOptions::map_sqlx_mysql_pool_opts`.
+/// let options = MySqlPoolOptions::new()
+///     .after_release(|connection, _| Box::pin(async { Ok(connection.ping().await.is_ok()) }));
+/// ```
 pub trait CallerTransaction: connected::Connected + Send {}
 
 impl<T: connected::Connected + Send> CallerTransaction for T {}

@@ -48,6 +48,7 @@ cases! {
     law 12 the_transactions_own_wait_for_locks_is_unchanged,
     law 12 every_step_in_a_transaction_commits_or_does_not,
     law 13 a_transaction_dropped_at_any_poll_is_not_left_open,
+    law 13 a_claim_dropped_before_its_refusal_costs_no_connection [Network],
     law 14 a_connection_lost_at_any_message_leaves_record_and_row_together [Network],
 }
 
@@ -390,6 +391,32 @@ async fn a_transaction_dropped_at_any_poll_is_not_left_open(cx: &Context) -> Cas
         }
     }
     Err(CaseError::new("the payment does not end"))
+}
+
+/// A driver that takes an error which nobody read for a broken connection has to replace it.
+async fn a_claim_dropped_before_its_refusal_costs_no_connection(cx: &Context) -> CaseResult {
+    let shop = Shop::open(cx, 1).await?;
+    let key = cx.key("held");
+    let mut holder = shop.begin();
+    drop(acquired(holder.claim(&cx.request(&key)).await?)?);
+    let waiting = shop.opens.open(cx.namespace(), None, 1).await?;
+    for (number, waited) in [0, 1, 3, 10, 30, 100].into_iter().enumerate() {
+        let request = cx.request(&key);
+        let claiming = pay_at_once(&*waiting, Level::Default, &request);
+        let claimed = tokio::time::timeout(Duration::from_millis(waited), claiming).await;
+        if let Ok(Ok(outcome)) = claimed {
+            let name = outcome.name();
+            return Err(CaseError::new(format!("a key that is held: told {name}")));
+        }
+        let other = cx.request(&cx.key(format!("other-{number}")));
+        drop(acquired(
+            pay_once(&*waiting, Level::Default, &other).await?,
+        )?);
+    }
+    holder.rollback().await?;
+    let outcome = pay_once(&*waiting, Level::Default, &cx.request(&key)).await?;
+    drop(acquired(outcome)?);
+    Ok(())
 }
 
 /// The proxy cuts before each answer in turn: before the transaction, in it, and after the commit

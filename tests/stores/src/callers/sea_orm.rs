@@ -24,6 +24,7 @@ macro_rules! on {
         $(#[$about:meta])*
         $calls:ident, $module:ident, $crate_name:ident, $store:ident, $base:ident,
         url: |$at:ident, $namespace:ident, $address:ident| $url:expr,
+        $(pool: $pool:expr,)?
         begin: |$level:ident| $options:expr $(,)?
     ) => {
         $(#[$about])*
@@ -56,6 +57,7 @@ macro_rules! on {
                         .max_connections(u32::try_from(connections)?)
                         .connect_lazy(true)
                         .sqlx_logging(false);
+                    $(($pool)(&mut options);)?
                     Ok(Arc::new(Application {
                         store: $at.store($namespace).await?,
                         payments: $base::payments($namespace),
@@ -144,6 +146,15 @@ on! {
     /// An application on SeaORM and MySQL or MariaDB.
     SeaOrmMySql, mysql, idem_mysql, MySqlStore, MySql,
     url: |at, namespace, address| crate::callers::url_of(at, address)?.as_str(),
+    // As `CallerTransaction` of idem-mysql says.
+    pool: |options: &mut ConnectOptions| {
+        options.map_sqlx_mysql_pool_opts(|pool| {
+            pool.after_release(|connection, _| {
+                use idem_mysql::sqlx::Connection as _;
+                Box::pin(async { Ok(connection.ping().await.is_ok()) })
+            })
+        });
+    },
     begin: |level| TransactionOptions {
         isolation_level: level.or(Some(IsolationLevel::ReadCommitted)),
         ..TransactionOptions::default()
