@@ -108,19 +108,13 @@ async fn own(
     rows
 }
 
-async fn callers(mut connection: sqlx::pool::PoolConnection<Postgres>, job: Job<'_>) -> Rows {
-    if job.needs_transaction() {
-        let mut guard = CloseUnlessDone::new(connection);
-        let (rows, is_clean) = run(guard.connection(), job).await;
-        if is_clean {
-            guard.done();
-        }
-        return rows;
-    }
-    // Nothing stays open: the pool's hooks do the rest.
-    let (rows, _) = run(&mut connection, job).await;
-    if rows.as_ref().is_err_and(is_worn_out) {
-        connection.close_on_drop();
+/// Runs a statement on a connection of the caller's pool, which is handed back or closed as the
+/// store's own.
+async fn callers(connection: sqlx::pool::PoolConnection<Postgres>, job: Job<'_>) -> Rows {
+    let mut guard = CloseUnlessDone::new(connection);
+    let (rows, is_clean) = run(guard.connection(), job).await;
+    if is_clean {
+        guard.done();
     }
     rows
 }

@@ -131,6 +131,10 @@ impl PostgresStore {
                     async move { Ok(idle.idle_for < trusted || connection.ping().await.is_ok()) },
                 )
             })
+            // For transactions that are dropped: see `CallerTransaction`.
+            .after_release(|connection, _| {
+                Box::pin(async move { Ok(connection.ping().await.is_ok()) })
+            })
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
         Ok(Self::on(

@@ -15,6 +15,7 @@ use idem_servers::{Instance, Options, Transport, start_private};
 use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::Row;
+use sqlx::postgres::PgPoolOptions;
 use tokio::runtime::Runtime;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
         trial(
             "a_verified_tls_connection_is_made_and_an_unverified_one_refused",
             tls,
+        ),
+        trial(
+            "refusals_that_nobody_reads_cost_no_connection_over_tls",
+            unread_refusals,
         ),
         trial(
             "answers_that_rest_on_a_commit_wait_for_standbys_where_configured",
@@ -151,6 +156,43 @@ fn tls(runtime: &Runtime) -> Result<(), BoxError> {
             .await
             .expect_err("not trusted");
         assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured, "{error}");
+        Ok(())
+    })
+}
+
+/// sqlx 0.9.0 waits for ever where it closes a connection that is neither at its end nor told so.
+fn unread_refusals(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = Arc::new(start_private(
+        "postgres",
+        &Options::new().with_transport(Transport::Tls),
+    )?);
+    runtime.block_on(async {
+        let url = with_parameters(&server, "sslmode=require");
+        let own = store(&url).await?;
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_secs(10));
+        let on_a_pool = PostgresStore::new(pool.connect(&url).await?);
+        let mut holder = own.pool().begin().await?;
+        let held = request("held");
+        let claim = own.claim_in(&mut holder, &held).await?.acquired();
+        assert!(claim.is_some(), "the key has a record");
+        let brief = Duration::from_millis(30);
+        for number in 0..12 {
+            let mut transaction = own.pool().begin().await?;
+            let claiming = own.claim_in(&mut transaction, &held);
+            let told = tokio::time::timeout(brief, claiming).await;
+            assert!(told.is_err(), "not dropped before its answer: {told:?}");
+            drop(transaction);
+            let told = tokio::time::timeout(brief, on_a_pool.claim(&held)).await;
+            assert!(told.is_err(), "not dropped before its answer: {told:?}");
+            let other = on_a_pool
+                .claim(&request(&format!("other-{number}")))
+                .await?;
+            assert!(other.acquired().is_some());
+        }
+        holder.rollback().await?;
+        assert!(on_a_pool.claim(&held).await?.acquired().is_some());
         Ok(())
     })
 }

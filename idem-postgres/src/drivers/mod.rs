@@ -37,6 +37,21 @@ use crate::sqlstate::Answer;
 ///
 /// After an error of the server the transaction has failed, whatever the driver. After a future
 /// that was dropped its state is unknown. Roll it back in both cases.
+///
+/// SeaORM and `PgTransaction` hand the connection of a dropped transaction back to its pool. If an
+/// error was on its way, sqlx 0.9.0 ends the connection without a word to the server, and over TLS
+/// waits for the answer: the pool has one connection less for good. A pool that looks first, for a
+/// round trip more, replaces it, as [`pool`](crate::PostgresStore::pool) of a store that connected
+/// does. On another one:
+///
+/// ```
+/// use idem_postgres::sqlx::Connection;
+/// use idem_postgres::sqlx::postgres::PgPoolOptions;
+///
+/// // For SeaORM in `ConnectOptions::map_sqlx_postgres_pool_opts`.
+/// let options = PgPoolOptions::new()
+///     .after_release(|connection, _| Box::pin(async { Ok(connection.ping().await.is_ok()) }));
+/// ```
 pub trait CallerTransaction: connected::Connected + Send {}
 
 impl<T: connected::Connected + Send> CallerTransaction for T {}

@@ -51,7 +51,8 @@ impl<DB: Database> fmt::Debug for ConnectionGuard<DB> {
 ///
 /// A future of sqlx 0.9.0 that is dropped while it begins a transaction leaves the transaction
 /// open, and the pool would hand the connection on
-/// (<https://github.com/transact-rs/sqlx/issues/4385>).
+/// (<https://github.com/transact-rs/sqlx/issues/4385>). Where an error is on its way, the pool ends
+/// the connection without a word to the server, and over TLS waits for the answer for ever.
 #[derive(Debug)]
 pub struct CloseUnlessDone<DB: Database> {
     connection: PoolConnection<DB>,
