@@ -101,6 +101,7 @@ impl Generator {
                     lo: invoked,
                     hi: if is_open { i64::MAX / 2 } else { returned },
                 },
+                over_step: false,
             });
         }
         operations
@@ -226,6 +227,7 @@ fn with_fault(generator: &mut Generator, op: Op) -> Vec<Operation> {
             lo: at - 5,
             hi: at + 5,
         },
+        over_step: false,
     });
     history.extend(generator.history(3));
     history

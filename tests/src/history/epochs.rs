@@ -111,12 +111,9 @@ impl Epochs {
         times.map(|(at, _)| at)
     }
 
-    /// Returns whether the clock was set while an answered call was under way.
+    /// Returns whether the clock was set while a call was under way.
     pub(super) fn is_over_a_step(&self, seen: &Seen) -> bool {
-        let answer = seen.answer.as_ref();
-        let is_answered = answer
-            .is_some_and(|answer| !matches!(answer.answer, Answer::Unknown | Answer::NotDone));
-        is_answered && self.times(seen).nth(1).is_some()
+        self.times(seen).nth(1).is_some()
     }
 
     /// Returns between which instants of the store's clock a call took effect, if it did.

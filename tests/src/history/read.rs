@@ -34,7 +34,9 @@ impl History {
                 Op::Sweep | Op::Loss | Op::TakeBack | Op::Clock { .. } => sweeps.push(operation),
                 _ => {
                     let of_key = keys.entry(one.invocation.k.clone()).or_default();
-                    if epochs.is_over_a_step(one) {
+                    let is_answered =
+                        !matches!(operation.answer, Answer::Unknown | Answer::NotDone);
+                    if is_answered && operation.over_step {
                         // A store that asks again may decide before the step, too: a hidden
                         // effect, then the look that answers.
                         of_key.push(operation.hidden());
@@ -102,5 +104,6 @@ fn operation(seen: &Seen, epochs: &Epochs) -> Operation {
         invoked: seen.invocation.c0,
         returned: answer.map(|answer| answer.c1),
         window: epochs.window(seen),
+        over_step: epochs.is_over_a_step(seen),
     }
 }

@@ -330,7 +330,11 @@ pub(super) fn successors(
     let is_answered = operation.answer != Answer::Unknown;
     steps.into_iter().filter_map(move |(state, pattern)| {
         let is_answered = is_answered && state.body != before.body;
-        let state = unify(state, &pattern, &operation.answer)?;
+        let mut state = unify(state, &pattern, &operation.answer)?;
+        if operation.over_step {
+            // Decided by the time before the step, and visible after it.
+            state.clock = state.clock.min(before.clock);
+        }
         Some((state, is_answered))
     })
 }

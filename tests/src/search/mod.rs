@@ -26,6 +26,8 @@ pub struct Operation {
     pub returned: Option<i64>,
     /// Between which instants of the store's clock it took effect, if it did.
     pub window: Span,
+    /// Whether the store's clock was set while it was under way.
+    pub over_step: bool,
 }
 
 /// What the search says about a key.
