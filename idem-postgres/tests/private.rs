@@ -186,9 +186,7 @@ fn unread_refusals(runtime: &Runtime) -> Result<(), BoxError> {
             drop(transaction);
             let told = tokio::time::timeout(brief, on_a_pool.claim(&held)).await;
             assert!(told.is_err(), "not dropped before its answer: {told:?}");
-            let other = on_a_pool
-                .claim(&request(&format!("other-{number}")))
-                .await?;
+            let other = on_a_pool.claim(&request(format!("other-{number}"))).await?;
             assert!(other.acquired().is_some());
         }
         holder.rollback().await?;
