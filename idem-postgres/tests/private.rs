@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{AttemptId, BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key, Response};
+use idem_core::{
+    AttemptId, BoxError, ClaimRequest, ErrorKind, Fingerprint, IdempotencyStore, Key, Response,
+};
 use idem_postgres::{Config, PostgresStore};
 use idem_servers::{Instance, Options, Transport, start_private};
 use idem_stores::no_completion_is_lost;
@@ -155,7 +157,7 @@ fn tls(runtime: &Runtime) -> Result<(), BoxError> {
         let error = PostgresStore::connect(&unknown, Config::new())
             .await
             .expect_err("not trusted");
-        assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         Ok(())
     })
 }
@@ -177,18 +179,27 @@ fn unread_refusals(runtime: &Runtime) -> Result<(), BoxError> {
         let held = request("held");
         let claim = own.claim_in(&mut holder, &held).await?.acquired();
         assert!(claim.is_some(), "the key has a record");
-        let brief = Duration::from_millis(30);
-        for number in 0..12 {
+        // More than either pool has connections. A busy machine may see some refusals in time.
+        let (mut dropped, brief) = ((0, 0), Duration::from_millis(30));
+        for number in 0..100 {
             let mut transaction = own.pool().begin().await?;
             let claiming = own.claim_in(&mut transaction, &held);
-            let told = tokio::time::timeout(brief, claiming).await;
-            assert!(told.is_err(), "not dropped before its answer: {told:?}");
+            match tokio::time::timeout(brief, claiming).await {
+                Ok(told) => assert_eq!(told.unwrap_err().kind(), ErrorKind::Contention),
+                Err(_) => dropped.0 += 1,
+            }
             drop(transaction);
-            let told = tokio::time::timeout(brief, on_a_pool.claim(&held)).await;
-            assert!(told.is_err(), "not dropped before its answer: {told:?}");
+            match tokio::time::timeout(brief, on_a_pool.claim(&held)).await {
+                Ok(told) => assert_eq!(told.unwrap_err().kind(), ErrorKind::Contention),
+                Err(_) => dropped.1 += 1,
+            }
             let other = on_a_pool.claim(&request(format!("other-{number}"))).await?;
             assert!(other.acquired().is_some());
+            if dropped.0.min(dropped.1) > 11 {
+                break;
+            }
         }
+        assert!(dropped.0.min(dropped.1) > 11, "dropped {dropped:?}");
         holder.rollback().await?;
         assert!(on_a_pool.claim(&held).await?.acquired().is_some());
         Ok(())

@@ -1,7 +1,7 @@
 //! Runs the programs, here and on every available server.
 
 // Each test uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::process::{Command, ExitCode, Output, Stdio};
 
