@@ -304,3 +304,39 @@ fn only_what_had_no_answer_is_taken_back() {
         "{needed} needed, {refused} refused"
     );
 }
+
+/// A takeover proves that the lease is over by the store's clock, so nothing later runs before that,
+/// unless the clock was set back while it was under way.
+#[test]
+fn a_takeover_proves_the_time_unless_the_clock_was_set_meanwhile() {
+    let claim = Op::Claim {
+        fp: 1,
+        lease: 1_000,
+        ret: 60_000,
+        takeover: true,
+        retry: false,
+    };
+    let acquired = |tok, n, lease_end| Answer::Acquired { tok, n, lease_end };
+    let calls = [
+        (claim.clone(), 1, 0, acquired(1, 1, 1_000), 0),
+        (claim, 2, 0, acquired(2, 2, 2_000), 5_000),
+        (Op::Save { cp: 7 }, 2, 2, Answer::Done, 500),
+    ];
+    for over_step in [false, true] {
+        let calls = calls.iter().cloned().zip((0..).step_by(10));
+        let history: Vec<Operation> = calls
+            .map(|((op, attempt, token, answer, hi), invoked)| Operation {
+                call: Call { op, attempt, token },
+                answer,
+                invoked,
+                returned: Some(invoked + 5),
+                window: Span { lo: 0, hi },
+                over_step: over_step && attempt == 2 && token == 0,
+            })
+            .collect();
+        let verdict = explain(&history, Bounds::default());
+        assert_eq!(verdict.is_explained(), over_step, "{verdict:?}");
+        assert_eq!(verdict.is_refused(), !over_step, "{verdict:?}");
+        assert_eq!(brute_force(&history, 0), over_step);
+    }
+}
