@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use idem_core::{
-    AttemptId, ClaimOutcome, ClaimRequest, Effect, IdempotencyStore, Response, Result,
+    AttemptId, ClaimOutcome, ClaimRequest, Effect, IdempotencyStore, Record, Response, Result,
 };
 use tokio::task::JoinSet;
 
@@ -30,15 +30,20 @@ const CUTS: u32 = 12;
 /// each connection of a pool.
 const MOST_CUTS: u32 = 60;
 
-/// Returns the answers in the order of the claims, which are sent at once.
-async fn claim_together(
+/// Returns the answers in the order of the requests, all of which are sent at once.
+async fn together<T, F>(
     store: &Arc<dyn IdempotencyStore>,
     requests: &[ClaimRequest],
-) -> CaseResult<Vec<Result<ClaimOutcome>>> {
+    call: impl Fn(Arc<dyn IdempotencyStore>, ClaimRequest) -> F,
+) -> CaseResult<Vec<Result<T>>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
     let mut crowd = JoinSet::new();
     for (at, request) in requests.iter().enumerate() {
-        let (store, request) = (Arc::clone(store), request.clone());
-        crowd.spawn(async move { (at, store.claim(&request).await) });
+        let call = call(Arc::clone(store), request.clone());
+        crowd.spawn(async move { (at, call.await) });
     }
     let mut returned = Vec::with_capacity(requests.len());
     while let Some(answer) = crowd.join_next().await {
@@ -46,6 +51,24 @@ async fn claim_together(
     }
     returned.sort_by_key(|(at, _)| *at);
     Ok(returned.into_iter().map(|(_, answer)| answer).collect())
+}
+
+async fn claim_together(
+    store: &Arc<dyn IdempotencyStore>,
+    requests: &[ClaimRequest],
+) -> CaseResult<Vec<Result<ClaimOutcome>>> {
+    together(store, requests, async |store, request| {
+        store.claim(&request).await
+    })
+    .await
+}
+
+/// Returns the records of these requests, read past the proxy.
+async fn look_together(cx: &Context, requests: &[ClaimRequest]) -> CaseResult<Vec<Option<Record>>> {
+    let looked = together(cx.store(), requests, async |store, request| {
+        store.get(request.key()).await
+    });
+    Ok(looked.await?.into_iter().collect::<Result<_>>()?)
 }
 
 /// Returns claims of keys that no caller has claimed.
@@ -107,15 +130,16 @@ async fn cut_among_new_claims(
         if let Err(error) = returned {
             ensure!(error.is_retryable(), "not retryable: {error}");
             if error.effect() == Effect::None {
-                undone.push(request);
+                undone.push(request.clone());
             }
         }
     }
     stay_undone(cx, &undone).await?;
     let mut hidden = 0;
-    for (request, returned) in requests.iter().zip(&returned) {
-        let took_effect = cx.store().get(request.key()).await?.is_some();
-        let again = expect::acquired(cx.store().claim(request).await?)?;
+    let records = look_together(cx, &requests).await?;
+    let again = claim_together(cx.store(), &requests).await?;
+    for ((returned, record), again) in returned.iter().zip(records).zip(again) {
+        let again = expect::acquired(again?)?;
         ensure_eq!(again.attempts(), 1, "its own claim, asked for again");
         match returned {
             Ok(ClaimOutcome::Acquired(claim)) => {
@@ -123,7 +147,7 @@ async fn cut_among_new_claims(
                 ensure_eq!(claim.token(), again.token(), "token of what was acquired");
             }
             Ok(other) => return Err(CaseError::new(format!("told {}", other.name()))),
-            Err(_) => hidden += usize::from(took_effect),
+            Err(_) => hidden += usize::from(record.is_some()),
         }
     }
     // The store repeated the call itself.
@@ -132,13 +156,12 @@ async fn cut_among_new_claims(
 }
 
 /// A server that has a request may take a moment to act on it.
-async fn stay_undone(cx: &Context, undone: &[&ClaimRequest]) -> CaseResult {
+async fn stay_undone(cx: &Context, undone: &[ClaimRequest]) -> CaseResult {
     if undone.is_empty() {
         return Ok(());
     }
     for _ in 0..SETTLING_LOOKS {
-        for request in undone {
-            let record = cx.store().get(request.key()).await?;
+        for record in look_together(cx, undone).await? {
             ensure!(record.is_none(), "told that nothing was done: {record:?}");
         }
         tokio::time::sleep(SETTLING_PAUSE).await;
@@ -180,10 +203,7 @@ async fn cut_among_duplicates(
     let returned = claim_together(&proxied.store, &duplicates()).await?;
     proxied.proxy.disarm();
     own_answers(&returned)?;
-    let mut again = Vec::with_capacity(done.len());
-    for request in duplicates() {
-        again.push(cx.store().claim(&request).await);
-    }
+    let again = claim_together(cx.store(), &duplicates()).await?;
     ensure_eq!(own_answers(&again)?, CALLERS, "answers after the cut");
     Ok(())
 }
