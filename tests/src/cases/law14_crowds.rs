@@ -13,7 +13,7 @@ use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
-use crate::{CaseError, CaseResult, Context, expect, race};
+use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { law 14:
     a_crowd_cut_off_is_not_reported_as_undone [Network],
@@ -59,18 +59,6 @@ async fn claim_together(
 ) -> CaseResult<Vec<Result<ClaimOutcome>>> {
     together(store, requests, async |store, request| {
         store.claim(&request).await
-    })
-    .await
-}
-
-/// Claims past the proxy: nothing is cut there, but a claim may lose a race inside the server.
-async fn claim_directly(
-    cx: &Context,
-    requests: &[ClaimRequest],
-) -> CaseResult<Vec<Result<ClaimOutcome>>> {
-    together(cx.store(), requests, |store, request| {
-        let asked = Arc::clone(cx.asked_again());
-        async move { race::ask(&asked, || store.claim(&request)).await }
     })
     .await
 }
@@ -149,7 +137,7 @@ async fn cut_among_new_claims(
     stay_undone(cx, &undone).await?;
     let mut hidden = 0;
     let records = look_together(cx, &requests).await?;
-    let again = claim_directly(cx, &requests).await?;
+    let again = claim_together(cx.store(), &requests).await?;
     for ((returned, record), again) in returned.iter().zip(records).zip(again) {
         let again = expect::acquired(again?)?;
         ensure_eq!(again.attempts(), 1, "its own claim, asked for again");
@@ -215,7 +203,7 @@ async fn cut_among_duplicates(
     let returned = claim_together(&proxied.store, &duplicates()).await?;
     proxied.proxy.disarm();
     own_answers(&returned)?;
-    let again = claim_directly(cx, &duplicates()).await?;
+    let again = claim_together(cx.store(), &duplicates()).await?;
     ensure_eq!(own_answers(&again)?, CALLERS, "answers after the cut");
     Ok(())
 }
