@@ -4,11 +4,23 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::step::output;
-use crate::{Result, workspace};
+use cargo_metadata::Package;
+
+use crate::Result;
+use crate::step::{cargo, output};
+use crate::workspace::{self, BUNDLED};
 
 const FOLDER: &str = "docs/api";
 const CHANGES: &str = "CHANGELOG.md";
+
+/// Compares or writes the texts, and prints what is wrong. Returns whether nothing is.
+pub(crate) fn run(accept: bool) -> Result<bool> {
+    let wrong = differences(accept)?;
+    if let Some(wrong) = &wrong {
+        println!("{wrong}");
+    }
+    Ok(wrong.is_none())
+}
 
 /// Compares each crate's API with its text, or writes the text if the API is accepted. Returns what
 /// is wrong.
@@ -17,13 +29,14 @@ const CHANGES: &str = "CHANGELOG.md";
 ///
 /// An error when rustdoc or git fails. The format of rustdoc's JSON belongs to a release of Rust:
 /// with another one, reading fails.
-pub(crate) fn differences(accept: bool) -> Result<Option<String>> {
+fn differences(accept: bool) -> Result<Option<String>> {
     let root = workspace::members()?.workspace_root;
     let published = workspace::published()?;
     let names = published.iter().map(|package| package.name.as_str());
     for mut documented in workspace::documented(names)? {
         documented.env("RUSTDOC", root.join("xtask/rustdoc.sh"));
-        documented.env("RUSTDOCFLAGS", "-Z unstable-options --output-format json");
+        let flags = "-D warnings -Z unstable-options --output-format json";
+        documented.env("RUSTDOCFLAGS", flags);
         output(&mut documented)?;
     }
     let folder = workspace::members()?.target_directory.join("doc");
@@ -57,6 +70,32 @@ pub(crate) fn differences(accept: bool) -> Result<Option<String>> {
     let advice = "accept it with `cargo xtask check --accept-api`; what users have to change also \
                   goes into CHANGELOG.md";
     Ok((!wrong.is_empty()).then(|| format!("{}\n{advice}", wrong.join("\n"))))
+}
+
+/// Returns the commands that document these members with their features. A feature by the name of its
+/// package would not do: cargo takes it for one of a dependency, where a package's own tests depend
+/// on it.
+fn documented<'n>(names: impl Iterator<Item = &'n str>) -> Result<[Command; 2]> {
+    let mut most = cargo("doc --quiet --no-deps --all-features");
+    for name in names.filter(|name| *name != BUNDLED.0) {
+        most.args(["--package", name]);
+    }
+    let packages = workspace::members()?.packages;
+    let mut packages = packages.iter();
+    let other = packages.find(|package| package.name.as_str() == BUNDLED.0);
+    let other = other.ok_or_else(|| format!("there is no package {}", BUNDLED.0))?;
+    let features: Vec<_> = workspace::features(other).collect();
+    let mut one = cargo("doc --quiet --no-deps");
+    one.args(["--package", BUNDLED.0, "--features", &features.join(",")]);
+    Ok([most, one])
+}
+
+/// Returns the members that are published and have an API.
+fn published() -> Result<Vec<Package>> {
+    let packages = workspace::members()?.packages.into_iter();
+    Ok(packages
+        .filter(|package| workspace::is_published(package) && workspace::is_library(package))
+        .collect())
 }
 
 /// Returns the items of `old` that are not in `new`.

@@ -1,12 +1,17 @@
 //! `cargo xtask check`: checks of the code without running it.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
+use crate::ci::Draw;
 use crate::step::{self, cargo, output};
-use crate::{Result, api, tools, workspace};
+use crate::{Result, budgets, tools, workspace};
 
 /// The program of a contender in the benchmarks, which has a workspace of its own.
 pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
+
+/// The workspace of faults, campaigns and fuzzing.
+const LAB: &str = "lab/Cargo.toml";
 
 /// The release of cargo-deny.
 const DENY: &str = "0.20.2";
@@ -15,32 +20,49 @@ const DENY: &str = "0.20.2";
 const BENCHES: &str = "idem-benches";
 
 /// What to do.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct CheckOptions {
     /// Only writes the public API of each published crate into `docs/api`.
     #[arg(long)]
     accept_api: bool,
 }
 
+/// The members whose sets of features are checked: those that changed, and a drawn share of the
+/// others; without a draw, all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Members<'a> {
+    pub(crate) changed: &'a BTreeSet<String>,
+    pub(crate) draw: Option<Draw>,
+}
+
 /// Runs every check, also after a failure. Returns whether all succeed.
 pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     if options.accept_api {
-        let wrong = api::differences(true)?;
-        println!("{}", wrong.as_deref().unwrap_or("docs/api is written"));
-        return Ok(wrong.is_none());
+        return api(true);
     }
+    let mut hold = quick()?;
+    let mut all = cargo("clippy --quiet --all-targets");
+    all.args(workspace::everything_unlinked()?);
+    hold &= step::run("clippy", all.args(DENY_WARNINGS))?;
+    let all = BTreeSet::new();
+    hold &= rest(&Members {
+        changed: &all,
+        draw: None,
+    })?;
+    Ok(hold)
+}
+
+const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+
+/// Runs the checks that compile nothing.
+pub(crate) fn quick() -> Result<bool> {
     let mut hold = step::run("format", &mut cargo("fmt --all --check"))?;
-    let mut rival = cargo("fmt --check --manifest-path");
-    hold &= step::run("format of benches/idempotent", rival.arg(RIVAL))?;
-    hold &= clippy()?;
-    let mut documentation = cargo("doc --quiet --no-deps");
-    documentation.args(workspace::everything_unlinked()?);
-    documentation.env("RUSTDOCFLAGS", "-D warnings");
-    hold &= step::run("documentation", &mut documentation)?;
-    hold &= dependencies()?;
-    hold &= archives()?;
+    for manifest in [RIVAL, LAB] {
+        let mut format = cargo("fmt --all --check --manifest-path");
+        hold &= step::run(&format!("format of {manifest}"), format.arg(manifest))?;
+    }
     for (what, wrong) in [
-        ("public API", api::differences(false)?),
+        ("budgets", budgets::exceeded()?),
         ("rust-version", too_new()?),
         ("one TLS stack", second_tls_stack()?),
         ("registry hosts", registry_hosts()?),
@@ -55,9 +77,41 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     Ok(hold)
 }
 
-/// Packs what is published, and checks each package as it is in its archive: a file that an archive
-/// lacks is found here. `cargo publish --dry-run` also does it, but compiles all dependencies to machine
-/// code; that took a third of this command's time.
+/// Runs the checks that compile something, except Clippy with all features.
+pub(crate) fn rest(members: &Members<'_>) -> Result<bool> {
+    let mut hold = api(false)?;
+    hold &= features(members)?;
+    if members.is_checked("rival") {
+        let mut rival = cargo("clippy --quiet --all-targets --locked --ignore-rust-version");
+        rival.args(["--manifest-path", RIVAL, "--target-dir"]);
+        rival.arg(&workspace::members()?.target_directory);
+        hold &= step::run("clippy of benches/idempotent", rival.args(DENY_WARNINGS))?;
+    }
+    hold &= dependencies()?;
+    hold &= archives()?;
+    Ok(hold)
+}
+
+impl Members<'_> {
+    fn is_checked(&self, what: &str) -> bool {
+        let is_drawn = |draw: Draw| self.changed.contains(what) || draw.has(what);
+        self.draw.is_none_or(is_drawn)
+    }
+}
+
+/// Documents every public crate, a warning being an error, and compares or accepts its public API.
+/// A build of this program that reads rustdoc's output does it.
+fn api(accept: bool) -> Result<bool> {
+    let mut command = cargo("run --quiet --package xtask --features api -- api");
+    if accept {
+        command.arg("--accept");
+    }
+    step::run("documentation and public API", &mut command)
+}
+
+/// Packs what is published, and checks the packages as they are in their archives: a file that an
+/// archive lacks is found here. `cargo publish --dry-run` also does it, but compiles all dependencies
+/// to machine code.
 fn archives() -> Result<bool> {
     let workspace = workspace::members()?;
     let packages = workspace.packages.iter();
@@ -90,33 +144,18 @@ fn archives() -> Result<bool> {
     let root = workspace.workspace_root;
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
     // The profiles of the workspace, so that what its other builds have compiled is not compiled again.
-    let mut hold = true;
-    for package in published {
-        // Alone, so that it has no feature of a dependency that another package turns on.
-        let mut check = cargo("check --quiet --config");
-        check.arg(root.join("Cargo.toml")).arg("--target-dir");
-        check.arg(&workspace.target_directory).current_dir(&folder);
-        check.args(["--package", &package.name]);
-        hold &= step::run(&format!("{}, from its archive", package.name), &mut check)?;
-    }
-    Ok(hold)
+    let mut check = cargo("check --quiet --workspace --config");
+    check.arg(root.join("Cargo.toml")).arg("--target-dir");
+    check.arg(&workspace.target_directory).current_dir(&folder);
+    step::run("packages, from their archives", &mut check)
 }
 
-/// Runs Clippy over everything with all features, and over each package with none of its features;
-/// over what is published, with all; and over published libraries, with each feature alone.
-fn clippy() -> Result<bool> {
-    let deny = ["--", "-D", "warnings"];
+/// Runs Clippy over each package with none of its features; over what is published, with all; and
+/// over published libraries, with each feature alone.
+fn features(members: &Members<'_>) -> Result<bool> {
     let workspace = workspace::members()?;
-    let mut all = cargo("clippy --quiet --all-targets");
-    let mut hold = step::run(
-        "clippy",
-        all.args(workspace::everything_unlinked()?).args(deny),
-    )?;
-    let mut rival = cargo("clippy --quiet --all-targets --locked --ignore-rust-version");
-    rival.args(["--manifest-path", RIVAL, "--target-dir"]);
-    rival.arg(&workspace.target_directory);
-    hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
     let packages = workspace.packages.iter();
+    let mut hold = true;
     for package in packages.filter(|it| it.name != BENCHES) {
         let (is_published, is_library) = (
             workspace::is_published(package),
@@ -135,13 +174,17 @@ fn clippy() -> Result<bool> {
             sets.push(format!("--features {}", all.join(",")));
         }
         let targets = if is_library { "--lib" } else { "--bins" };
+        let is_changed = members.changed.contains(package.name.as_str());
         for features in sets {
             let title = format!("clippy of {} with {features}", package.name);
+            if !is_changed && !members.is_checked(&title) {
+                continue;
+            }
             let mut command = cargo("clippy --quiet --package");
             command
                 .args([&*package.name, targets])
                 .args(features.split(' '));
-            hold &= step::run(&title, command.args(deny))?;
+            hold &= step::run(&title, command.args(DENY_WARNINGS))?;
         }
     }
     Ok(hold)

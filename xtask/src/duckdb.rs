@@ -19,6 +19,9 @@ const FOLDER: &str = "DUCKDB_LIB_DIR";
 /// The variable that names the folders of libraries, at run time.
 const LOADED: &str = "LD_LIBRARY_PATH";
 
+/// Why the library cannot be had.
+static MISSING: OnceLock<String> = OnceLock::new();
+
 /// Returns the folder that the environment names, or else one in the target folder, whether the
 /// library is there or not: cargo builds the driver anew when the variable changes.
 fn folder() -> Result<&'static str> {
@@ -41,7 +44,8 @@ pub(crate) fn is_there() -> bool {
     folder().is_ok_and(|folder| Path::new(folder).join(LIBRARY).is_file())
 }
 
-/// Returns the variables with which programs are linked to the library, and find it.
+/// Returns the variables with which programs are linked to the library, and find it, or by which they
+/// know why it is missing.
 pub(crate) fn variables() -> Vec<(String, String)> {
     let Ok(folder) = folder() else {
         return Vec::new();
@@ -51,10 +55,22 @@ pub(crate) fn variables() -> Vec<(String, String)> {
         true => folder.to_owned(),
         false => format!("{folder}:{others}"),
     };
-    vec![
+    let mut variables = vec![
         (FOLDER.to_owned(), folder.to_owned()),
         (LOADED.to_owned(), loaded),
-    ]
+    ];
+    let missing = MISSING.get().cloned();
+    variables.extend(missing.map(|reason| ("IDEM_DUCKDB_MISSING".to_owned(), reason)));
+    variables
+}
+
+/// Fetches the library, or prints why its tests are not run.
+pub(crate) fn provide() {
+    if let Err(error) = set_up() {
+        let reason = format!("DuckDB's library cannot be had: {error}").replace('\n', " ");
+        println!("    duckdb: {reason}");
+        let _ = MISSING.set(reason);
+    }
 }
 
 /// Fetches the library, if it is missing.
@@ -62,7 +78,7 @@ pub(crate) fn variables() -> Vec<(String, String)> {
 /// # Errors
 ///
 /// An error when it cannot be had: another kind of machine, no npm, no network.
-pub(crate) fn set_up() -> Result {
+fn set_up() -> Result {
     if is_there() {
         return Ok(());
     }

@@ -1,15 +1,20 @@
 //! Set-up, servers, tests and checks: every command for people and CI. `cargo xtask help` lists
 //! them.
 
+#[cfg(feature = "api")]
 mod api;
 mod bench;
+mod budgets;
 mod check;
+mod ci;
 mod dashboard;
 mod duckdb;
+mod families;
+mod ledger;
 mod machine;
 mod page;
 mod pool;
-mod progress;
+mod programs;
 mod prove;
 mod row;
 mod servers;
@@ -17,6 +22,7 @@ mod step;
 mod suites;
 mod test;
 mod tools;
+mod touched;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -40,14 +46,27 @@ enum Command {
     /// Private servers that stay up, for working with one crate.
     #[command(subcommand)]
     Servers(servers::Command),
-    /// Installs missing programs, starts private servers, runs every test, and the suite on every
-    /// backend.
+    /// Starts private servers and runs the tests that everybody needs: those of the crates, and the
+    /// suite's plain rows on memory, SQLite, PostgreSQL, MariaDB, Redis and the hybrid.
     Test(TestOptions),
+    /// Runs what a landing has to pass, drawing the dear cases of what it does not touch.
+    Ci,
+    /// Runs every check, and every case that the ledger lacks for the code as it is.
+    Release(ci::ReleaseOptions),
     /// Measures the stores beside the bare statements on private servers with durable settings: one
     /// table of ratios.
     Bench(bench::BenchOptions),
-    /// Format, clippy for each set of features, documentation, dependencies, packages, public API.
+    /// Format, budgets, clippy for each set of features, documentation, dependencies, packages,
+    /// public API.
     Check(check::CheckOptions),
+    /// Compares the public API of each published crate with its text.
+    #[cfg(feature = "api")]
+    #[command(hide = true)]
+    Api {
+        /// Writes the text
+        #[arg(long)]
+        accept: bool,
+    },
     /// Draws the dashboard of idem-core with figures of its example: `docs/dashboard.svg`.
     Dashboard,
     /// Injects faults and judges what callers saw: `ci`, `cell`, `campaign`, `judge` and more, as in
@@ -62,6 +81,22 @@ enum Command {
 /// The tests to run, and the destination of the result.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct TestOptions {
+    /// Adds these families with all their rows and tests: `memory`, `sqlite`, `postgres`, `mysql`,
+    /// `redis`, `hybrid`, `mongo`, `dynamodb`, `duckdb`, `mssql`, or a server's name.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    backend: Vec<String>,
+    /// Leaves out everything except the families that `--backend` names.
+    #[arg(long)]
+    only: bool,
+    /// Runs every test of the workspace and every row of the suite.
+    #[arg(long)]
+    all: bool,
+    /// Runs only these rows of the suites; `hybrid-*` means every name that begins so.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    row: Vec<String>,
+    /// Runs only the suites' cases whose names contain this.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
     /// Writes the table at the end as JSON: an array of {backend, product, version, passed,
     /// ignored, failed}.
     #[arg(long, value_name = "FILE", value_parser = |file: &str| std::path::absolute(file))]
@@ -69,19 +104,6 @@ pub(crate) struct TestOptions {
     /// Writes the table into `docs/evidence.md`.
     #[arg(long)]
     docs: bool,
-    /// Runs only the suites of these backends; `hybrid-*` means every name that begins so.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
-    backend: Vec<String>,
-    /// Runs only the suites' cases whose names contain this.
-    #[arg(long, value_name = "TEXT")]
-    filter: Option<String>,
-    /// Also runs each state of the cache in front of a server. Default: in front of SQLite, and a
-    /// healthy cache in front of every database.
-    #[arg(long)]
-    all: bool,
-    /// Leaves out the test of the container path, and installs no container engine for it.
-    #[arg(long)]
-    no_containers: bool,
 }
 
 fn main() -> ExitCode {
@@ -108,7 +130,11 @@ fn run() -> Result<ExitCode> {
         Command::Servers(command) => servers::run(&command).map(|()| true),
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Ci => ci::run(),
+        Command::Release(options) => ci::release(&options),
         Command::Check(options) => check::run(&options),
+        #[cfg(feature = "api")]
+        Command::Api { accept } => api::run(accept),
         Command::Dashboard => dashboard::run(),
         Command::Prove { arguments } => return prove::run(&arguments).map(ExitCode::from),
     }?;

@@ -57,12 +57,6 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Adds the servers of another pool.
-    pub(crate) fn add(&mut self, other: Self) {
-        self.running.extend(other.running);
-        self.missing.extend(other.missing);
-    }
-
     pub(crate) fn note_missing(&mut self, name: &'static str, reason: String) {
         println!("    {name}: {reason}");
         self.missing.push((name, reason));

@@ -17,7 +17,9 @@ pub(crate) struct Report {
     #[serde(skip_serializing)]
     failures: Vec<Failure>,
     #[serde(skip_serializing)]
-    missing: Option<String>,
+    pub(crate) missing: Option<String>,
+    #[serde(skip_serializing, default)]
+    pub(crate) passed_cases: Vec<String>,
 }
 
 /// A case that failed.

@@ -1,9 +1,30 @@
 //! Commands, each announced and timed.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::{Result, duckdb};
+
+/// Clippy, where it compiles the members in place of the compiler.
+static LINTER: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on, every cargo compiles the members by Clippy's driver, and a warning is an error: one
+/// pass both lints and builds.
+pub(crate) fn lint_what_is_built() -> Result {
+    let root = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let driver = PathBuf::from(root.trim()).join("bin/clippy-driver");
+    if !driver.is_file() {
+        return Err(format!(
+            "{} is missing: `rustup component add clippy`",
+            driver.display()
+        )
+        .into());
+    }
+    let _ = LINTER.set(driver);
+    Ok(())
+}
 
 /// Returns cargo, as it runs this program, with these words as arguments. Each run knows the folder
 /// of DuckDB's library: cargo would build the driver anew with every change.
@@ -11,6 +32,12 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments.split_whitespace());
     command.envs(duckdb::variables());
+    if let Some(driver) = LINTER.get() {
+        // As `cargo clippy -- -D warnings` does.
+        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        let end = "__CLIPPY_HACKERY__";
+        command.env("CLIPPY_ARGS", format!("-D{end}warnings{end}"));
+    }
     command
 }
 

@@ -1,95 +1,65 @@
 //! `cargo xtask test`.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
-use idem_servers::{Finder, Options, Source};
+use idem_servers::{Finder, Options};
 
+use crate::families::{self, FAMILIES, Family};
 use crate::machine::Machine;
 use crate::page::{self, EVIDENCE};
 use crate::pool::Pool;
-use crate::progress::Progress;
+use crate::programs::{self, Counts, Program, THREADS, Times};
 use crate::row::{Report, json, markdown, table};
-use crate::step::{self, cargo, has};
+use crate::step::cargo;
 use crate::{Result, TestOptions, duckdb, suites, tools, workspace};
 
-/// Runs everything. Returns whether all of it passed.
+/// Runs the tests. Returns whether all of them passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
-    let steps = suites::titles()?.into_iter();
-    let mut progress = Progress::begin(steps.chain(TESTS.map(str::to_owned)))?;
-    tools::set_up(options);
-    let no_duckdb = duckdb::set_up().err().map(|error| {
-        let reason = format!("DuckDB's library cannot be had: {error}").replace('\n', " ");
-        println!("    duckdb: {reason}");
-        ("IDEM_DUCKDB_MISSING".to_owned(), reason)
-    });
-    let mut finder = Finder::from_env()?;
-    if options.no_containers {
-        finder = finder.without(Source::Container);
-    }
-    let (slow, others) = needed(options);
-    // Where one has to be built, that takes minutes, beside the tests.
-    let slow = slow.into_iter().map(|name| {
-        let finder = finder.clone();
-        let start = move || {
-            let pool = Pool::start(&[name.to_owned()], &finder, &Options::new(), &[]);
-            pool.map_err(|error| error.to_string())
-        };
-        (name, std::thread::spawn(start))
-    });
-    let slow: Vec<_> = slow.collect();
-    let is_whole = options.backend.is_empty() && options.filter.is_none();
-    if is_whole {
-        step::run("build", &mut build()?)?;
-    }
-    println!("==> servers");
-    let mut pool = match others.is_empty() {
-        true => Pool::default(),
-        false => Pool::start(&others, &finder, &Options::new(), &[])?,
-    };
-    for (name, starting) in slow {
-        if starting.is_finished() || is_required(name, options) {
-            let started = starting.join().map_err(|_| format!("{name}: a panic"))?;
-            pool.add(started?);
-        } else {
-            pool.note_missing(
-                name,
-                "it is still being built; the next run has it".to_owned(),
-            );
-        }
-    }
-    let mut variables = pool.variables();
-    variables.extend(duckdb::variables());
-    variables.extend(no_duckdb);
-    let mut failed = Vec::new();
-    progress.next();
-    if is_whole {
-        for (title, mut command) in TESTS.into_iter().zip(other_tests(options)?) {
-            // Removes the report of an earlier run.
-            let _ = std::fs::remove_file(junit()?);
-            if !step::run(title, command.envs(variables.iter().cloned()))? {
-                failed.push(title.to_owned());
-                let report = std::fs::read_to_string(junit()?).unwrap_or_default();
-                failed.extend(failed_tests(&report));
+    let begun = Instant::now();
+    let selection = Selection::of(options)?;
+    let mut session = Session::prepare(&selection, selection.tests()?)?;
+    let mut outcome = session.run(|program| selection.has(program), |_, _| {})?;
+    if options.filter.is_none() {
+        outcome.add(session.documentation(&selection)?);
+        if options.all {
+            for (title, mut command) in [
+                ("tests without features", without_features(&PLAIN)),
+                ("model check of the memory store", model_check()?),
+            ] {
+                outcome.add(session.counted(title, &mut command)?);
             }
-            progress.end(title);
-            println!("    {}", progress.shown());
         }
     }
-    let reports = suites::run_all(options, &variables, &mut progress)?;
-    drop(pool);
-    tell(options, &reports)?;
-    // Failures come last, where a reader looks first.
-    let cases = reports.iter().flat_map(Report::failures);
-    for failure in failed.iter().cloned().chain(cases) {
-        println!("FAILED: {failure}");
+    drop(session);
+    println!("\n{}", table(&outcome.reports));
+    if let Some(file) = &options.json {
+        std::fs::write(file, json(&outcome.reports)?)
+            .map_err(|error| format!("{}: {error}", file.display()))?;
     }
-    Ok(failed.is_empty() && reports.iter().all(|report| report.failed == 0))
+    if options.docs {
+        let ran = page::on(&Machine::here());
+        let text = format!(
+            "Run {ran}: {}.\n\n{}",
+            outcome.sum(),
+            markdown(&outcome.reports)
+        );
+        page::write(EVIDENCE, "test", &text)?;
+    }
+    if !options.all {
+        println!(
+            "Not run: rows of wrappers and drivers, servers killed on purpose, and other backends; \
+             `--backend NAME` adds a family with all of that, and `--all` runs everything.\n"
+        );
+    }
+    println!("{:.0} s", begun.elapsed().as_secs_f64());
+    outcome.tell();
+    Ok(outcome.failed.is_empty())
 }
 
 /// The crates that need no server: their tests also run without features.
-const PLAIN: [&str; 6] = [
+pub(crate) const PLAIN: [&str; 6] = [
     "idem-actix",
     "idem-client",
     "idem-core",
@@ -98,180 +68,379 @@ const PLAIN: [&str; 6] = [
     "idem-webhooks",
 ];
 
-/// Returns the servers to start: those that may have to be built, and the others. If every wanted
-/// backend is named like a server, only those start.
-fn needed(options: &TestOptions) -> (Vec<&'static str>, Vec<String>) {
-    let backends = &options.backend;
-    let is_server = |name: &String| idem_servers::server(name).is_ok();
-    let all = || {
-        idem_servers::servers()
-            .iter()
-            .map(|server| server.name().to_owned())
-    };
-    let mut names = match !backends.is_empty() && backends.iter().all(is_server) {
-        true => backends.clone(),
-        false => all().collect(),
-    };
-    let is_wanted = |built: &&str| names.iter().any(|name| name == built);
-    let built = BUILT.into_iter().filter(is_wanted).collect();
-    names.retain(|name| !BUILT.contains(&name.as_str()));
-    (built, names)
-}
-
-/// The servers that are built from sources where no package has them.
-const BUILT: [&str; 2] = ["mongo", "dynamodb"];
-
-/// Returns whether a run without this server would be none.
-fn is_required(name: &str, options: &TestOptions) -> bool {
-    let required = std::env::var("IDEM_REQUIRE").unwrap_or_default();
-    let mut required = required.split(',').map(str::trim);
-    required.any(|wanted| wanted == name) || options.backend.iter().any(|wanted| wanted == name)
-}
-
-/// Returns the command that builds the tests.
-fn build() -> Result<Command> {
-    let mut command = match has_nextest() {
-        true => cargo("nextest run --no-run --cargo-quiet"),
-        false => cargo("test --no-run --quiet"),
-    };
-    command.args(workspace::everything()?);
-    Ok(command)
-}
-
-fn has_nextest() -> bool {
-    has("cargo-nextest", &["nextest", "--version"])
-}
-
-/// The tests that are not conformance suites.
-const TESTS: [&str; 4] = [
-    "tests",
-    "tests without features",
-    "documentation tests",
-    "model check of the memory store",
-];
-
-/// Returns the commands of [`TESTS`].
-fn other_tests(options: &TestOptions) -> Result<[Command; 4]> {
-    let has_nextest = has_nextest();
-    let mut unit = if has_nextest {
-        let mut command = cargo("nextest run --no-fail-fast -E");
-        command.arg(format!("not binary({})", suites::TARGET));
-        command
-    } else {
-        println!(
-            "    cargo-nextest is not installed: `cargo test` runs the tests, one program at a time"
-        );
-        without_nextest()?
-    };
-    unit.args(workspace::everything()?);
-    let mut featureless = cargo("test --no-fail-fast --quiet --lib --tests --no-default-features");
-    for package in PLAIN {
-        featureless.args(["--package", package]);
+/// Returns the tests of these packages without their features.
+pub(crate) fn without_features(packages: &[&str]) -> Command {
+    let mut command = cargo("test --no-fail-fast --lib --tests --no-default-features");
+    for package in packages {
+        command.args(["--package", package]);
     }
-    let mut examples = cargo("test --quiet --doc");
-    examples.args(workspace::everything()?);
-    if options.no_containers {
-        for command in [&mut unit, &mut examples] {
-            command.args(["--exclude", "idem-containers"]);
-        }
-    }
-    let mut model = cargo("test --quiet --package idem-core --test shuttle");
+    command
+}
+
+/// Returns the exhaustive check of the memory store's interleavings.
+pub(crate) fn model_check() -> Result<Command> {
+    let mut model = cargo("test --package idem-core --test shuttle");
     let target = workspace::members()?.target_directory.join("shuttle");
     model.env("RUSTFLAGS", "--cfg shuttle");
     model.env("CARGO_TARGET_DIR", target);
-    Ok([unit, featureless, examples, model])
+    Ok(model)
 }
 
-/// Returns every test target by name, except the suites.
-fn without_nextest() -> Result<Command> {
-    let mut command = cargo("test --no-fail-fast --lib --bins");
-    let workspace = workspace::members()?;
-    let packages = workspace.packages.iter();
-    let tests: BTreeSet<_> = packages.flat_map(workspace::tests).collect();
-    for name in tests.into_iter().filter(|name| *name != suites::TARGET) {
-        command.args(["--test", name]);
+/// What to build, and what of it to run.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    /// The packages and features, as arguments of cargo.
+    arguments: Vec<String>,
+    /// The families whose rows and tests all run.
+    whole: Vec<&'static Family>,
+    /// Only these families run.
+    is_only: bool,
+    is_all: bool,
+    backends: Vec<String>,
+    filter: Option<String>,
+}
+
+impl Selection {
+    fn of(options: &TestOptions) -> Result<Self> {
+        let families = options.backend.iter().map(|name| families::named(name));
+        let mut whole: Vec<_> = families.collect::<Result<_>>()?;
+        if options.only && whole.is_empty() {
+            return Err("--only leaves out what --backend does not name: name one".into());
+        }
+        let mut arguments = Vec::new();
+        if options.all {
+            if whole.is_empty() {
+                whole.extend(FAMILIES);
+            }
+            if whole.iter().any(|family| family.name == "duckdb") {
+                duckdb::provide();
+            }
+            arguments.extend(workspace::everything()?);
+        } else if !whole.is_empty() {
+            if !options.only {
+                for package in workspace::default_members()? {
+                    arguments.extend(["--package".to_owned(), package]);
+                }
+            }
+            for family in &whole {
+                arguments.extend(["--package".to_owned(), family.package.to_owned()]);
+            }
+            if whole.iter().any(|family| family.name == "duckdb") {
+                duckdb::provide();
+            }
+            let packages: Vec<_> = whole.iter().map(|family| family.package).collect();
+            // The adapters of drivers are features of their own.
+            arguments.push("--package=idem-stores".to_owned());
+            let features = workspace::features_of(&packages)?;
+            arguments.extend(["--features".to_owned(), features]);
+        }
+        Ok(Self {
+            arguments,
+            whole,
+            is_only: options.only,
+            is_all: options.all && options.backend.is_empty(),
+            backends: options.row.clone(),
+            filter: options.filter.clone(),
+        })
     }
-    Ok(command)
-}
 
-/// Returns the path of nextest's report of its last run, in JUnit format: nextest keeps its store in
-/// the workspace, wherever the target folder is.
-fn junit() -> Result<PathBuf> {
-    let root = workspace::members()?.workspace_root;
-    Ok(root.join("target/nextest/default/junit.xml").into())
-}
-
-/// Returns the failed tests of the report, by program and name.
-fn failed_tests(report: &str) -> Vec<String> {
-    let cases = report.split("<testcase ").skip(1);
-    let failed = cases.filter(|case| case.contains("<failure") || case.contains("<error"));
-    let name = |case: &str| {
-        let program = attribute(case, "classname")?;
-        Some(format!("{program} {}", attribute(case, "name")?))
-    };
-    failed.filter_map(name).collect()
-}
-
-fn attribute<'c>(case: &'c str, name: &str) -> Option<&'c str> {
-    let (_, rest) = case.split_once(&format!("{name}=\""))?;
-    Some(rest.split_once('"')?.0)
-}
-
-fn tell(options: &TestOptions, reports: &[Report]) -> Result {
-    println!("\n{}", table(reports));
-    if let Some(file) = &options.json {
-        std::fs::write(file, json(reports)?)
-            .map_err(|error| format!("{}: {error}", file.display()))?;
+    /// Selects everything, for CI and releases.
+    pub(crate) fn everything() -> Result<Self> {
+        Self::of(&TestOptions {
+            all: true,
+            ..TestOptions::default()
+        })
     }
-    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
-    let all = format!(
-        "{} passed, {} failed, {} skipped",
-        sum(|report| report.passed),
-        sum(|report| report.failed),
-        sum(|report| report.ignored)
-    );
-    if options.docs {
-        let ran = page::on(&Machine::here());
-        let text = format!("Run {ran}: {all}.\n\n{}", markdown(reports));
-        page::write(EVIDENCE, "test", &text)?;
+
+    fn tests(&self) -> Result<Command> {
+        let mut command = cargo("test");
+        command.args(&self.arguments);
+        Ok(command)
     }
-    println!("{all}");
-    Ok(())
+
+    /// Returns the command that builds the tests, and everything else that has code.
+    pub(crate) fn all_targets(&self) -> Command {
+        let mut command = cargo("test --all-targets");
+        command.args(&self.arguments);
+        command
+    }
+
+    fn has(&self, program: &Program) -> bool {
+        match self.filter {
+            Some(_) => program.is_suite(),
+            None => true,
+        }
+    }
+
+    fn is_whole(&self, package: &str) -> bool {
+        self.is_all || self.whole.iter().any(|family| family.package == package)
+    }
+
+    /// Returns the names of the servers to start.
+    fn servers(&self) -> Vec<String> {
+        if self.is_all {
+            let all = idem_servers::servers().iter();
+            return all.map(|server| server.name().to_owned()).collect();
+        }
+        let mut names: Vec<&str> = Vec::new();
+        if !self.is_only {
+            names.extend(FAMILIES.iter().flat_map(|family| family.quick).copied());
+        }
+        for family in &self.whole {
+            names.extend(family.quick.iter().chain(family.others).copied());
+        }
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// Built programs, and servers that run for them.
+#[derive(Debug)]
+pub(crate) struct Session {
+    programs: Vec<Program>,
+    variables: Vec<(String, String)>,
+    logs: PathBuf,
+    times: Times,
+    is_whole: Vec<String>,
+    backends: Vec<String>,
+    filter: Option<String>,
+    /// Ends the servers.
+    _pool: Pool,
+}
+
+impl Session {
+    /// Installs what is missing and starts the servers, while `build` compiles the tests.
+    pub(crate) fn prepare(selection: &Selection, build: Command) -> Result<Self> {
+        let logs = workspace::members()?.target_directory.join("idem");
+        let logs = logs.into_std_path_buf();
+        std::fs::create_dir_all(&logs)?;
+        let names = selection.servers();
+        let (is_all, started) = (selection.is_all, Instant::now());
+        let servers = std::thread::spawn(move || {
+            tools::set_up(is_all);
+            let finder = Finder::from_env().map_err(|error| error.to_string())?;
+            let pool = match names.is_empty() {
+                true => Ok(Pool::default()),
+                false => Pool::start(&names, &finder, &Options::new(), &[]),
+            };
+            println!("    servers: {:.0} s", started.elapsed().as_secs_f64());
+            pool.map_err(|error| error.to_string())
+        });
+        let programs = programs::build(build);
+        let pool = servers
+            .join()
+            .map_err(|_| "the start of the servers panicked")??;
+        let programs = programs?;
+        let mut variables = pool.variables();
+        variables.extend(duckdb::variables());
+        for server in idem_servers::servers() {
+            let [url, missing] =
+                ["URL", "MISSING"].map(|end| idem_servers::variable(server.name(), end));
+            let is_known = variables
+                .iter()
+                .any(|(name, _)| *name == url || *name == missing);
+            if !is_known && std::env::var_os(&url).is_none() {
+                let name = server.name();
+                let reason = format!("not started: `cargo xtask test --backend {name}` does");
+                variables.push((missing, reason));
+            }
+        }
+        let packages = programs.iter().map(|program| program.package.clone());
+        let is_whole = packages
+            .filter(|package| selection.is_whole(package))
+            .collect();
+        Ok(Self {
+            programs,
+            variables,
+            times: Times::read(logs.join("times.json")),
+            logs,
+            is_whole,
+            backends: selection.backends.clone(),
+            filter: selection.filter.clone(),
+            _pool: pool,
+        })
+    }
+
+    /// Returns the built programs.
+    pub(crate) fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// Runs the chosen programs: one suite after another, and beside them the other programs.
+    /// `adapt` changes the command of a suite.
+    pub(crate) fn run(
+        &mut self,
+        is_chosen: impl Fn(&Program) -> bool,
+        adapt: impl Fn(&Program, &mut Command) + Sync,
+    ) -> Result<Outcome> {
+        let mut chosen: Vec<_> = self.programs.iter().filter(|it| is_chosen(it)).collect();
+        chosen.sort_by_key(|program| std::cmp::Reverse(self.times.of(&program.name())));
+        let (suites, others): (Vec<_>, Vec<_>) =
+            chosen.into_iter().partition(|program| program.is_suite());
+        let mut outcome = Outcome::default();
+        let mut times = Vec::new();
+        std::thread::scope(|scope| -> Result {
+            let beside = scope.spawn(|| {
+                let run = |program: &Program| {
+                    let started = Instant::now();
+                    let mut command = program.command();
+                    command.arg(THREADS).envs(self.environment(program));
+                    adapt(program, &mut command);
+                    let counts = programs::counted(&program.name(), &mut command, &self.logs);
+                    let counts = counts.map_err(|error| error.to_string())?;
+                    Ok((program.name(), counts, started.elapsed()))
+                };
+                others
+                    .into_iter()
+                    .map(run)
+                    .collect::<std::result::Result<Vec<_>, String>>()
+            });
+            for suite in suites {
+                let mut command = suite.command();
+                command.envs(self.environment(suite)).args(&self.filter);
+                if !self.backends.is_empty() {
+                    command.env("IDEM_BACKENDS", self.backends.join(","));
+                }
+                adapt(suite, &mut command);
+                let started = Instant::now();
+                let reports = suites::run(suite, &mut command, &self.logs)?;
+                times.push((suite.name(), started.elapsed()));
+                outcome.reports.extend(reports);
+            }
+            let ran = beside.join().map_err(|_| "a lane of tests panicked")??;
+            for (name, counts, took) in ran {
+                outcome.note(&name, counts);
+                times.push((name, took));
+            }
+            Ok(())
+        })?;
+        for (name, took) in times {
+            self.times.note(&name, took);
+        }
+        outcome
+            .failed
+            .extend(outcome.reports.iter().flat_map(Report::failures));
+        Ok(outcome)
+    }
+
+    /// Returns the variables for a program.
+    fn environment(&self, program: &Program) -> Vec<(String, String)> {
+        let mut variables = self.variables.clone();
+        if self.is_whole.contains(&program.package) {
+            variables.push(("IDEM_ALL".to_owned(), "1".to_owned()));
+        }
+        variables
+    }
+
+    /// Runs the documentation tests of the selection.
+    pub(crate) fn documentation(&self, selection: &Selection) -> Result<Outcome> {
+        let mut command = cargo("test --doc --no-fail-fast");
+        command.args(&selection.arguments);
+        self.counted("documentation tests", &mut command)
+    }
+
+    /// Runs another command that prints what libtest does.
+    pub(crate) fn counted(&self, title: &str, command: &mut Command) -> Result<Outcome> {
+        command.envs(self.variables.iter().cloned());
+        let mut outcome = Outcome::default();
+        outcome.note(title, programs::counted(title, command, &self.logs)?);
+        Ok(outcome)
+    }
+}
+
+/// What ran, and how it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) reports: Vec<Report>,
+    /// The programs that are no suites, with the number of tests that passed.
+    pub(crate) programs: Vec<(String, bool)>,
+    passed: u64,
+    ignored: u64,
+    /// What failed, by name.
+    pub(crate) failed: Vec<String>,
+}
+
+impl Outcome {
+    fn note(&mut self, name: &str, counts: Counts) {
+        self.programs
+            .push((name.to_owned(), counts.failed.is_empty()));
+        self.passed += counts.passed;
+        self.ignored += counts.ignored;
+        let failed = counts.failed.into_iter();
+        self.failed
+            .extend(failed.map(|test| format!("{name}: {test}")));
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.reports.extend(other.reports);
+        self.programs.extend(other.programs);
+        self.passed += other.passed;
+        self.ignored += other.ignored;
+        self.failed.extend(other.failed);
+    }
+
+    fn sum(&self) -> String {
+        let of = |count: fn(&Report) -> u64| self.reports.iter().map(count).sum::<u64>();
+        format!(
+            "{} passed, {} failed, {} skipped",
+            self.passed + of(|report| report.passed),
+            self.failed.len(),
+            self.ignored + of(|report| report.ignored)
+        )
+    }
+
+    /// Prints the failures and, on the last line, the counts.
+    pub(crate) fn tell(&self) {
+        for failure in &self.failed {
+            println!("FAILED: {failure}");
+        }
+        println!("{}", self.sum());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_servers_that_a_backend_needs_are_started() {
-        let needed = |backends: &[&str]| {
-            let (built, others) = needed(&TestOptions {
-                backend: backends.iter().map(|name| (*name).to_owned()).collect(),
-                ..TestOptions::default()
-            });
-            (built.len(), others)
-        };
-        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!(needed(&["mysql", "galera"]), (0, of(&["mysql", "galera"])));
-        assert_eq!(needed(&["redis", "mongo"]), (1, of(&["redis"])));
-        // The servers of a backend with another name are unknown, so all start.
-        let all = idem_servers::servers().len();
-        for backends in [&["mysql", "hybrid"][..], &[]] {
-            let (built, others) = needed(backends);
-            assert_eq!((built, others.len()), (2, all - 2));
-        }
+    fn servers(options: TestOptions) -> Vec<String> {
+        Selection::of(&options).unwrap().servers()
     }
 
     #[test]
-    fn only_those_that_failed_are_named() {
-        let report = r#"<testsuites><testsuite name="idem-core::engine">
-            <testcase name="run::fine" classname="idem-core::engine" time="0.1">
-            </testcase>
-            <testcase name="run::broken" classname="idem-core::engine" time="0.1">
-                <failure type="test failure"/>
-            </testcase></testsuite></testsuites>"#;
-        assert_eq!(failed_tests(report), ["idem-core::engine run::broken"]);
-        assert!(failed_tests("").is_empty());
+    fn only_servers_that_a_row_needs_are_started() {
+        let plain = ["mariadb", "postgres", "redis"];
+        assert_eq!(servers(TestOptions::default()), plain);
+        let with = |backend: &str, only| TestOptions {
+            backend: vec![backend.to_owned()],
+            only,
+            ..TestOptions::default()
+        };
+        assert_eq!(
+            servers(with("mysql", false)),
+            ["galera", "mariadb", "mysql", "postgres", "redis"]
+        );
+        assert_eq!(servers(with("mongo", true)), ["mongo"]);
+        let all = servers(TestOptions {
+            all: true,
+            ..TestOptions::default()
+        });
+        assert_eq!(all.len(), idem_servers::servers().len());
+        assert!(Selection::of(&with("oracle", true)).is_err());
+    }
+
+    #[test]
+    fn failures_are_named_and_counted() {
+        let mut outcome = Outcome::default();
+        outcome.note(
+            "idem-core lib",
+            Counts {
+                passed: 3,
+                ignored: 1,
+                failed: vec!["run::broken".to_owned()],
+            },
+        );
+        assert_eq!(outcome.failed, ["idem-core lib: run::broken"]);
+        assert_eq!(outcome.sum(), "3 passed, 1 failed, 1 skipped");
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::step::{self, cargo, output};
-use crate::{Result, TestOptions, workspace};
+use crate::{Result, workspace};
 
 /// A client with a wrong clock, for the suite's ninth law.
 const CLOCK: &[&str] = &["libfaketime"];
@@ -23,17 +23,15 @@ const SQLGLOT: &str = "sqlglot==30.30.0";
 
 /// Installs missing programs for tests, on Debian and Ubuntu as root; otherwise prints in one line
 /// the tests that will be ignored.
-pub(crate) fn set_up(options: &TestOptions) {
+pub(crate) fn set_up(is_all: bool) {
     let report = |what: &str, installed: Result| {
         if let Err(error) = installed {
             println!("    {what} is not tested: {error}");
         }
     };
     report("a client with a wrong clock", packages(CLOCK));
-    if options.backend.is_empty() && options.filter.is_none() {
-        if !options.no_containers {
-            report("the container path", packages(ENGINE));
-        }
+    if is_all {
+        report("the container path", packages(ENGINE));
         report("the console in a browser", packages(BROWSER));
         report("the parsing of T-SQL", sqlglot());
     }

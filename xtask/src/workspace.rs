@@ -1,15 +1,11 @@
 //! The packages of the workspace, from `cargo metadata`.
 
-use std::collections::BTreeSet;
-use std::process::Command;
-
 use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package, TargetKind};
 
-use crate::step::cargo;
 use crate::{Result, duckdb};
 
 /// The feature that no command turns on: it compiles DuckDB from its sources, which takes long.
-const BUNDLED: (&str, &str) = ("idem-duckdb", "bundled");
+pub(crate) const BUNDLED: (&str, &str) = ("idem-duckdb", "bundled");
 
 /// The features whose programs link DuckDB's library.
 const LINKED: [(&str, &str); 2] = [("idem-duckdb", "_linked"), ("idem-examples", "batch_load")];
@@ -38,6 +34,31 @@ fn everything_with(has: impl Fn((&str, &str)) -> bool) -> Result<[String; 3]> {
     Ok(["--workspace".to_owned(), "--features".to_owned(), features])
 }
 
+/// Returns the features of these packages, and of the adapters for their drivers, as an argument of
+/// cargo.
+pub(crate) fn features_of(packages: &[&str]) -> Result<String> {
+    let is_linked = duckdb::is_there();
+    let members = members()?.packages;
+    let named = members
+        .iter()
+        .filter(|package| packages.contains(&package.name.as_str()));
+    let features = named.flat_map(|package| {
+        let name = package.name.as_str();
+        let features = features(package);
+        let features =
+            features.filter(move |feature| is_linked || !LINKED.contains(&(name, feature)));
+        features.map(move |feature| format!("{name}/{feature}"))
+    });
+    Ok(features.collect::<Vec<_>>().join(","))
+}
+
+/// Returns the names of the members that a plain `cargo test` is about.
+pub(crate) fn default_members() -> Result<Vec<String>> {
+    let metadata = members()?;
+    let packages = metadata.workspace_default_packages().into_iter();
+    Ok(packages.map(|package| package.name.to_string()).collect())
+}
+
 /// Returns the features of a package that commands turn on.
 pub(crate) fn features(package: &Package) -> impl Iterator<Item = &str> {
     let name = package.name.as_str();
@@ -45,35 +66,9 @@ pub(crate) fn features(package: &Package) -> impl Iterator<Item = &str> {
     features.filter(move |feature| (name, *feature) != BUNDLED)
 }
 
-/// Returns the commands that document these members with their features. A feature by the name of its
-/// package would not do: cargo takes it for one of a dependency, where a package's own tests depend
-/// on it.
-pub(crate) fn documented<'n>(names: impl Iterator<Item = &'n str>) -> Result<[Command; 2]> {
-    let mut most = cargo("doc --quiet --no-deps --all-features");
-    for name in names.filter(|name| *name != BUNDLED.0) {
-        most.args(["--package", name]);
-    }
-    let packages = members()?.packages;
-    let mut packages = packages.iter();
-    let other = packages.find(|package| package.name.as_str() == BUNDLED.0);
-    let other = other.ok_or_else(|| format!("there is no package {}", BUNDLED.0))?;
-    let features: Vec<_> = features(other).collect();
-    let mut one = cargo("doc --quiet --no-deps");
-    one.args(["--package", BUNDLED.0, "--features", &features.join(",")]);
-    Ok([most, one])
-}
-
 /// Returns the members alone.
 pub(crate) fn members() -> Result<Metadata> {
     Ok(MetadataCommand::new().no_deps().exec()?)
-}
-
-/// Returns the members that are published and have an API.
-pub(crate) fn published() -> Result<Vec<Package>> {
-    let packages = members()?.packages.into_iter();
-    Ok(packages
-        .filter(|package| is_published(package) && is_library(package))
-        .collect())
 }
 
 pub(crate) fn is_published(package: &Package) -> bool {
@@ -89,11 +84,4 @@ pub(crate) fn is_library(package: &Package) -> bool {
 pub(crate) fn all() -> Result<Metadata> {
     let mut command = MetadataCommand::new();
     Ok(command.features(CargoOpt::AllFeatures).exec()?)
-}
-
-/// Returns the names of the package's integration tests.
-pub(crate) fn tests(package: &Package) -> BTreeSet<&str> {
-    let targets = package.targets.iter();
-    let tests = targets.filter(|target| target.is_kind(TargetKind::Test));
-    tests.map(|target| target.name.as_str()).collect()
 }
