@@ -70,7 +70,7 @@ enum Command {
     /// Draws the dashboard of idem-core with figures of its example: `docs/dashboard.svg`.
     Dashboard,
     /// Injects faults and judges what callers saw: `ci`, `cell`, `campaign`, `judge` and more, as in
-    /// `prove/README.md`.
+    /// `lab/README.md`.
     Prove {
         /// The arguments of `prove`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -39,7 +39,7 @@ enum Command {
     Regress(regress::RegressArguments),
     /// Validates the order in which a server committed traffic, by its own log.
     Trace(trace::Orders),
-    /// Lets coverage guide the fuzz targets of `prove/fuzz`.
+    /// Lets coverage guide the fuzz targets of `lab/fuzz`.
     Fuzz(fuzz::Orders),
     /// Writes `docs/proof.md`.
     Report(report::ReportArguments),

@@ -8,7 +8,7 @@ use idem_core::BoxError;
 use serde_json::Value;
 
 use super::{CAUGHT, LEDGER, MODELS, TRACES, read, sentences};
-use crate::campaign::{Counts, Entry, Ledger, Tally, crates_of, of_crates};
+use crate::campaign::{Counts, Entry, Ledger, Tally, code_of};
 use crate::cells::{self, CellSpec, Expects};
 use crate::regress::{Caught, Patch};
 use crate::trace::{TRANSITIONS, Traced};
@@ -18,8 +18,8 @@ const HEAD: &str = "\
 # Proof
 
 What was done to the stores, what their callers saw, and whether the specification of a key explains
-it. `cargo xtask prove report` writes this page from the files below `prove/results`, and CI compares
-it. [The README of idem-prove](../prove/README.md) explains how histories are recorded and judged.
+it. `cargo xtask prove report` writes this page from the files below `lab/results`, and CI compares
+it. [The README of idem-prove](../lab/README.md) explains how histories are recorded and judged.
 
 A row counts only for the code that it is about: a change of a store's crate voids its rows.
 ";
@@ -77,7 +77,7 @@ fn track_record(root: &Path) -> Result<String, BoxError> {
     };
     let mut text =
         "Faults that idem once had. `cargo xtask prove regress NAME` brings one back by its \
-        patch in `prove/patches`, and fails unless its command catches it.\n\n"
+        patch in `lab/patches`, and fails unless its command catches it.\n\n"
             .to_owned();
     text += "| name | fault | crate | found by | fixed in | caught by | last caught at |\n";
     text += "| --- | --- | --- | --- | --- | --- | --- |\n";
@@ -125,7 +125,7 @@ fn current<'a>(
     let mut hashes: BTreeMap<&str, String> = BTreeMap::new();
     for cell in cells {
         if !hashes.contains_key(cell.product) {
-            hashes.insert(cell.product, of_crates(root, crates_of(cell.product))?);
+            hashes.insert(cell.product, code_of(root, cell.product)?);
         }
     }
     let is_current = |entry: &&Entry| {
@@ -314,7 +314,7 @@ fn models(root: &Path) -> Result<String, BoxError> {
         return Ok("The models have not run.\n".to_owned());
     }
     let mut text =
-        "[MAPPING.md](../prove/MAPPING.md) says which code each model stands for, and what \
+        "[MAPPING.md](../lab/MAPPING.md) says which code each model stands for, and what \
         is not modelled. `cargo xtask prove model` runs them.\n\n"
             .to_owned();
     text += "| configuration | states | depth | time | expected | found |\n";

@@ -1,7 +1,7 @@
 //! Traces that real servers wrote: each is accepted as it is, and refused at a named line with one
 //! field altered.
 //!
-//! `prove trace STORE --steps 0 --scripts prove/traces` records them.
+//! `prove trace STORE --steps 0 --scripts lab/traces` records them.
 
 use std::path::PathBuf;
 

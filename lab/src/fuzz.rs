@@ -1,4 +1,4 @@
-//! `prove fuzz`: lets coverage guide the fuzz targets of `prove/fuzz`, on the stable compiler.
+//! `prove fuzz`: lets coverage guide the fuzz targets of `lab/fuzz`, on the stable compiler.
 //!
 //! The compiler's own coverage pass is available without nightly; only the flags of `cargo fuzz` are
 //! not. Everything is built with it, in a target folder of its own. Unsafe code is forbidden in the
@@ -84,7 +84,13 @@ fn build(workspace: &Path) -> Result<PathBuf, BoxError> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(workspace)
-        .args(["test", "--package", "idem-fuzz", "--test", "targets"])
+        .args([
+            "test",
+            "--manifest-path",
+            "lab/fuzz/Cargo.toml",
+            "--test",
+            "targets",
+        ])
         .args(["--no-run", "--message-format", "json-render-diagnostics"])
         // Build scripts and macros are not instrumented.
         .args(["--target", &host()?])
@@ -138,7 +144,7 @@ impl<'a> Target<'a> {
         let folder = name.replace("::", "__");
         let of_target = workspace
             .canonicalize()?
-            .join("prove/fuzz/tests/targets/__fuzz__")
+            .join("lab/fuzz/tests/targets/__fuzz__")
             .join(&folder);
         let beside = program.parent().ok_or("a program without a folder")?;
         let target = Self {

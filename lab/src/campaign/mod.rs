@@ -14,7 +14,7 @@ use crate::judge::{Judgement, judge};
 use crate::search::Bounds;
 
 pub use again::{AgainArguments, again};
-pub use code::{commit, crates_of, of_crates};
+pub use code::{code_of, commit};
 pub use ledger::{Entry, Ledger};
 pub use plan::{Piece, Plan, Profile};
 pub use row::{Counts, Row};

@@ -12,7 +12,7 @@ fn every_patch_says_what_catches_it_and_applies() {
     assert!(patches.len() > 12, "{}", patches.len());
     for patch in patches {
         let file = root
-            .join("prove/patches")
+            .join("lab/patches")
             .join(format!("{}.patch", patch.name));
         let mut git = Command::new("git");
         git.args(["apply", "--check"]).arg(&file).current_dir(&root);

@@ -179,7 +179,7 @@ impl Campaign<'_> {
             cell: piece.cell.clone(),
             seed: piece.seed,
             commit: self.plan.commit.clone(),
-            code: code::of_crates(self.root, code::crates_of(cell.product))?,
+            code: code::code_of(self.root, cell.product)?,
             product: cell.product.to_owned(),
             settings: String::new(),
             tally: Tally::default(),

@@ -1,6 +1,6 @@
 //! Regress: brings faults back, and sees that they are caught.
 //!
-//! `prove/patches` holds patches of the workspace. Each begins with lines `Name: value` that say
+//! `lab/patches` holds patches of the workspace. Each begins with lines `Name: value` that say
 //! what it breaks and which command catches it. Some are faults that idem once had, the others are
 //! statements that are wrong on purpose.
 
@@ -18,10 +18,13 @@ use serde::{Deserialize, Serialize};
 use crate::report;
 
 /// The folder of the patches, in the workspace.
-pub const FOLDER: &str = "prove/patches";
+pub const FOLDER: &str = "lab/patches";
 
 /// How `prove` is run in the patched workspace.
-const PROVE: &[&str] = &["run", "--quiet", "--package", "idem-prove", "--"];
+const PROVE: &[&str] = &["run", "--quiet", "--manifest-path", MANIFEST, "--"];
+
+/// The workspace of `prove`.
+const MANIFEST: &str = "lab/Cargo.toml";
 
 /// The arguments of `prove regress`.
 #[derive(Debug, Default, Args)]
@@ -248,7 +251,7 @@ impl Copy {
         };
         // The build is not part of the time, and a patch that does not compile shows nothing.
         let build: Vec<&str> = match words[0] {
-            "prove" => vec!["build", "--quiet", "--package", "idem-prove"],
+            "prove" => vec!["build", "--quiet", "--manifest-path", MANIFEST],
             _ => {
                 let of_tests = of_cargo.iter().skip(1).take_while(|word| **word != "--");
                 ["test", "--no-run"]

@@ -17,13 +17,13 @@ use page::page;
 /// The page, in the workspace.
 const PAGE: &str = "docs/proof.md";
 /// The ledger of campaigns, in the workspace.
-const LEDGER: &str = "prove/results/ledger.json";
+const LEDGER: &str = "lab/results/ledger.json";
 /// The outcomes of the models, in the workspace.
-const MODELS: &str = "prove/results/models.json";
+const MODELS: &str = "lab/results/models.json";
 /// The numbers of the servers' logs, in the workspace.
-const TRACES: &str = "prove/results/traces.json";
+const TRACES: &str = "lab/results/traces.json";
 /// When each patch was last caught, in the workspace.
-const CAUGHT: &str = "prove/results/caught.json";
+const CAUGHT: &str = "lab/results/caught.json";
 
 /// The arguments of `prove report`.
 #[derive(Debug, Args)]
