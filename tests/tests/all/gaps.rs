@@ -1,10 +1,8 @@
 //! Wrong answers that no rule about pairs of answers sees, and the oracle refuses. Each has a twin
 //! with the right answer, which the oracle accepts.
 
-mod support;
-
+use super::support::{AHEAD, FP, LONG, MILLI, Script, claim};
 use idem_conformance::spec::{ABANDONED, Answer, Op};
-use support::{AHEAD, FP, LONG, MILLI, Script, claim};
 
 const LEASE: i64 = 20 * MILLI;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use idem_conformance::idem_core::{BoxError, IdempotencyStore, MemoryStore};
 use idem_conformance::{
-    Case, CaseFuture, Context, Harness, Outcome, Product, Profile, Promise, Settings, async_trait,
-    run_case,
+    Case, CaseError, CaseFuture, Context, Harness, Outcome, Product, Profile, Promise, Settings,
+    async_trait, run_case,
 };
 
 /// Counts created and removed namespaces.
@@ -45,14 +45,13 @@ impl Harness for Counting {
     }
 }
 
-/// Runs one case, with a minute for it: a panic that prints its backtrace may take seconds.
 fn run(needs: &'static [Promise], run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Outcome {
-    run_within(Duration::from_secs(60), needs, run)
+    run_with(Settings::new(), needs, run)
 }
 
 /// Runs one case and asserts that its namespace is gone.
-fn run_within(
-    deadline: Duration,
+fn run_with(
+    settings: Settings,
     needs: &'static [Promise],
     run: for<'a> fn(&'a Context) -> CaseFuture<'a>,
 ) -> Outcome {
@@ -62,10 +61,10 @@ fn run_within(
         law: 1,
         name: "a_case",
         needs,
+        expensive: false,
         run,
     };
-    let settings = Settings::new().with_seed(7).with_deadline(deadline);
-    let outcome = run_case(&harness, &case, &settings);
+    let outcome = run_case(&harness, &case, &settings.with_seed(7));
     let [created, destroyed] =
         [&counting.created, &counting.destroyed].map(|count| count.load(Ordering::SeqCst));
     assert_eq!(created, destroyed, "namespaces");
@@ -103,11 +102,61 @@ fn a_case_that_panics_fails() {
     fails_with(&panicking, "panicked: out of range");
 }
 
+/// A case that claims keys for two seconds.
+fn claims(cx: &Context) -> CaseFuture<'_> {
+    Box::pin(async {
+        for number in 0..20 {
+            let key = cx.key(number.to_string());
+            cx.hold(&cx.request(&key)).await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    })
+}
+
+#[track_caller]
+fn does_not_finish(outcome: &Outcome, parts: [&str; 2]) {
+    match outcome {
+        Outcome::Unfinished(message) => {
+            let has = |part: &str| message.contains(part);
+            assert!(parts.into_iter().all(has), "{message}");
+            assert!(has("IDEM_SEED=7"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn a_case_that_hangs_fails() {
-    let deadline = Duration::from_millis(300);
-    let hanging = run_within(deadline, &[], |_| Box::pin(std::future::pending()));
-    fails_with(&hanging, "did not finish");
+fn a_case_that_stands_still_does_not_finish() {
+    let settings = Settings::new().with_silence(Duration::from_millis(300));
+    let standing = run_with(settings, &[], |cx| {
+        Box::pin(async {
+            cx.hold(&cx.request(&cx.key("one"))).await?;
+            std::future::pending().await
+        })
+    });
+    does_not_finish(&standing, ["no call was answered for 300ms", "`claim`"]);
+}
+
+#[test]
+fn a_case_that_goes_on_may_be_long() {
+    let settings = Settings::new().with_silence(Duration::from_millis(700));
+    assert!(matches!(run_with(settings, &[], claims), Outcome::Passed));
+}
+
+#[test]
+fn a_case_that_goes_on_for_too_long_does_not_finish() {
+    let settings = Settings::new().with_deadline(Duration::from_millis(300));
+    let long = run_with(settings, &[], claims);
+    does_not_finish(&long, ["did not finish within 300ms", "`claim`"]);
+}
+
+#[test]
+fn a_case_that_cannot_run_here_is_not_run_and_says_why() {
+    let refused = run(&[], |_| {
+        Box::pin(async { Err(CaseError::not_run("the user may not GRANT")) })
+    });
+    assert!(matches!(refused, Outcome::NotRun(why) if why == "the user may not GRANT"));
 }
 
 #[test]
@@ -115,5 +164,6 @@ fn a_case_that_needs_more_is_not_run() {
     let needing = run(&[Promise::Network], |_| {
         Box::pin(async { panic!("it was run") })
     });
-    assert!(matches!(needing, Outcome::NotPromised(Promise::Network)));
+    let reason = Promise::Network.reason();
+    assert!(matches!(needing, Outcome::NotRun(why) if why == reason));
 }

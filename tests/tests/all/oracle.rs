@@ -1,9 +1,7 @@
 //! The oracle accepts the answers of a correct store, and refuses those of a wrong one.
 
-mod support;
-
+use super::support::{AHEAD, FP, LONG, MILLI, Script, claim};
 use idem_conformance::spec::{Answer, Op};
-use support::{AHEAD, FP, LONG, MILLI, Script, claim};
 
 use Answer::{AlreadySealed, Done, Lost, Unknown};
 
