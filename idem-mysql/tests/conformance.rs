@@ -1,7 +1,8 @@
 //! Runs the suite, and this crate's own cases, against MariaDB and MySQL; the suite there once more
 //! with claims that always insert before they read; against three nodes of a Galera cluster, a
 //! different one each time a store is opened; against one node, whose open transactions lock the
-//! keys that they have claimed; behind `Batched` and `Protected`; and with hostile settings of the sessions.
+//! keys that they have claimed; behind `Batched` and `Protected`; and with hostile settings of the sessions. Each driver whose
+//! feature is on has targets for its transactions.
 
 mod cases;
 mod support;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 
 use idem_conformance::{Batched, Protected, Target};
 use idem_stores::MySql;
-use idem_stores::callers::{Calls, DieselMySql, MySqlAsync, SeaOrmMySql, SqlxMySql, driven};
+use idem_stores::callers::{self, Calls, driven};
 use support::{adapter, hostile, profile, target};
 
 /// Creates the target of a driver, whose name begins with that of its server.
@@ -45,13 +46,19 @@ fn main() -> ExitCode {
         }),
         hostile("mariadb-hostile"),
         hostile("mysql-hostile"),
-        driver("mariadb-sqlx", SqlxMySql),
-        driver("mariadb-diesel-async", DieselMySql),
-        driver("mariadb-mysql-async", MySqlAsync),
-        driver("mariadb-sea-orm", SeaOrmMySql),
-        driver("mysql-sqlx", SqlxMySql),
-        driver("mysql-diesel-async", DieselMySql),
-        driver("mysql-mysql-async", MySqlAsync),
-        driver("mysql-sea-orm", SeaOrmMySql),
+        driver("mariadb-sqlx", callers::SqlxMySql),
+        #[cfg(feature = "diesel-async")]
+        driver("mariadb-diesel-async", callers::DieselMySql),
+        #[cfg(feature = "mysql_async")]
+        driver("mariadb-mysql-async", callers::MySqlAsync),
+        #[cfg(feature = "sea-orm")]
+        driver("mariadb-sea-orm", callers::SeaOrmMySql),
+        driver("mysql-sqlx", callers::SqlxMySql),
+        #[cfg(feature = "diesel-async")]
+        driver("mysql-diesel-async", callers::DieselMySql),
+        #[cfg(feature = "mysql_async")]
+        driver("mysql-mysql-async", callers::MySqlAsync),
+        #[cfg(feature = "sea-orm")]
+        driver("mysql-sea-orm", callers::SeaOrmMySql),
     ])
 }

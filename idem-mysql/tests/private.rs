@@ -1,5 +1,9 @@
 //! Tests that need a server of their own: it is killed, has no other writers, or speaks TLS.
 
+#[cfg(feature = "tls")]
+#[path = "private/tls.rs"]
+mod tls;
+
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +14,7 @@ use idem_core::{
     Response, WatermarkStore,
 };
 use idem_mysql::{Config, MySqlStore, Transactions};
-use idem_servers::{Instance, Options, Transport, start_private};
+use idem_servers::{Options, start_private};
 use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
@@ -29,20 +33,21 @@ fn main() -> ExitCode {
         if missing {
             eprintln!("ignored: no {server} on this machine (`cargo xtask servers up {server}`)");
         }
-        let tests: [(&str, Test); 4] = [
+        let tests: &[(&str, Test)] = &[
             ("hostile_defaults_of_the_server_change_nothing", hostile),
             (
                 "no_acknowledged_completion_is_lost_when_the_server_is_killed",
                 crash,
             ),
             ("a_thousand_duplicates_leave_the_log_where_it_is", quiet),
+            #[cfg(feature = "tls")]
             (
                 "a_verified_tls_connection_is_made_and_an_unverified_one_refused",
-                tls,
+                tls::verified,
             ),
         ];
         for (name, test) in tests {
-            trials.push(trial(server, name, test).with_ignored_flag(missing));
+            trials.push(trial(server, name, *test).with_ignored_flag(missing));
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -123,33 +128,6 @@ async fn log_position(store: &MySqlStore) -> Result<u64, BoxError> {
         .ok_or("the server returns no position")?
         .trim()
         .parse()?)
-}
-
-fn tls(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
-    let server = Arc::new(start_private(
-        server,
-        &Options::new().with_transport(Transport::Tls),
-    )?);
-    let certificate = server
-        .ca_certificate()
-        .ok_or("the server has no certificate")?;
-    runtime.block_on(async {
-        let verified = with_parameters(
-            &server,
-            &format!("ssl-mode=VERIFY_CA&ssl-ca={}", certificate.display()),
-        );
-        let store = store(&verified).await?;
-        let cipher = sqlx::raw_sql("SHOW SESSION STATUS LIKE 'Ssl_cipher'");
-        let cipher = cipher.fetch_one(store.pool()).await?;
-        assert!(!cipher.try_get::<String, _>(1)?.is_empty(), "no TLS");
-        assert!(store.claim(&request("one")).await?.acquired().is_some());
-        let unknown = with_parameters(&server, "ssl-mode=VERIFY_IDENTITY");
-        let error = MySqlStore::connect(&unknown, Config::new())
-            .await
-            .expect_err("not trusted");
-        assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured, "{error}");
-        Ok(())
-    })
 }
 
 /// Settings that a server can have for all sessions, and for the beginning of sessions of users
@@ -260,9 +238,4 @@ async fn core(store: &MySqlStore) -> Result<(), BoxError> {
     assert_eq!(store.advance(&source, 1, HOUR).await?, Advance::Advanced);
     assert_eq!(store.watermark(&source).await?, Some(1));
     Ok(())
-}
-
-fn with_parameters(server: &Instance, parameters: &str) -> String {
-    let separator = if server.url().contains('?') { '&' } else { '?' };
-    format!("{}{separator}{parameters}", server.url())
 }

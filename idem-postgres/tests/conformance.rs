@@ -1,6 +1,6 @@
 //! Runs the suite, and this crate's own cases, against PostgreSQL, directly and behind PgBouncer in
 //! transaction mode; and the suite behind `Batched` and `Protected`, and under hostile defaults of the database and
-//! the role. Each driver has a target for its transactions.
+//! the role. Each driver whose feature is on has a target for its transactions.
 
 mod cases;
 mod support;
@@ -8,9 +8,7 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::{Batched, Protected, Target};
-use idem_stores::callers::{
-    DeadpoolPostgres, DieselPostgres, SeaOrmPostgres, SqlxPostgres, TokioPostgres, driven,
-};
+use idem_stores::callers::{self, driven};
 use support::{adapter, direct, hostile, pooled, served};
 
 fn main() -> ExitCode {
@@ -29,10 +27,34 @@ fn main() -> ExitCode {
         Target::new("postgres-one-lane", async || direct().map(Batched::new)),
         Target::new("postgres-protected", async || direct().map(Protected::new)),
         Target::new("postgres-hostile", hostile),
-        driven("postgres-sqlx", SqlxPostgres, adapter, served()),
-        driven("postgres-tokio-postgres", TokioPostgres, adapter, served()),
-        driven("postgres-deadpool", DeadpoolPostgres, adapter, served()),
-        driven("postgres-diesel-async", DieselPostgres, adapter, served()),
-        driven("postgres-sea-orm", SeaOrmPostgres, adapter, served()),
+        driven("postgres-sqlx", callers::SqlxPostgres, adapter, served()),
+        #[cfg(feature = "tokio-postgres")]
+        driven(
+            "postgres-tokio-postgres",
+            callers::TokioPostgres,
+            adapter,
+            served(),
+        ),
+        #[cfg(feature = "deadpool-postgres")]
+        driven(
+            "postgres-deadpool",
+            callers::DeadpoolPostgres,
+            adapter,
+            served(),
+        ),
+        #[cfg(feature = "diesel-async")]
+        driven(
+            "postgres-diesel-async",
+            callers::DieselPostgres,
+            adapter,
+            served(),
+        ),
+        #[cfg(feature = "sea-orm")]
+        driven(
+            "postgres-sea-orm",
+            callers::SeaOrmPostgres,
+            adapter,
+            served(),
+        ),
     ])
 }

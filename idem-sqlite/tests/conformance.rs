@@ -1,5 +1,6 @@
 //! Runs the suite, and this crate's own cases, against SQLite; the suite on files and connections
-//! with hostile settings, and behind `Batched` and `Protected`.
+//! with hostile settings, and behind `Batched` and `Protected`. Each driver whose feature is on has
+//! a target for its transactions.
 
 mod cases;
 mod support;
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 
 use idem_conformance::{Batched, Protected, Target};
 use idem_stores::Sqlite;
-use idem_stores::callers::{Rusqlite, SeaOrmSqlite, SqlxSqlite, driven};
+use idem_stores::callers::{self, driven};
 use support::{Hostile, profile, target};
 
 fn main() -> ExitCode {
@@ -32,8 +33,20 @@ fn main() -> ExitCode {
         Target::new("sqlite-protected", async || {
             Ok(Protected::new(target("sqlite", Sqlite)))
         }),
-        driven("sqlite-sqlx", SqlxSqlite, || Ok(Sqlite), profile()),
-        driven("sqlite-rusqlite", Rusqlite, || Ok(Sqlite), profile()),
-        driven("sqlite-sea-orm", SeaOrmSqlite, || Ok(Sqlite), profile()),
+        driven("sqlite-sqlx", callers::SqlxSqlite, || Ok(Sqlite), profile()),
+        #[cfg(feature = "rusqlite")]
+        driven(
+            "sqlite-rusqlite",
+            callers::Rusqlite,
+            || Ok(Sqlite),
+            profile(),
+        ),
+        #[cfg(feature = "sea-orm")]
+        driven(
+            "sqlite-sea-orm",
+            callers::SeaOrmSqlite,
+            || Ok(Sqlite),
+            profile(),
+        ),
     ])
 }

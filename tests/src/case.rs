@@ -21,6 +21,9 @@ pub struct Case {
     pub name: &'static str,
     /// The promises that a backend must make for the case to make sense.
     pub needs: &'static [Promise],
+    /// Whether it is one of the few that take most of the time; a run may [draw](crate::drawn) among
+    /// them.
+    pub expensive: bool,
     /// The test itself.
     pub run: for<'a> fn(&'a Context) -> CaseFuture<'a>,
 }
@@ -49,19 +52,31 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Lists the cases of one file: names of its async functions, each with its needs in brackets.
+/// Lists the cases of one file: names of its async functions, each with its needs in brackets, and
+/// `: expensive` after those that are.
 macro_rules! cases {
     (law $law:literal: $($rest:tt)+) => {
         $crate::case::cases! { CASES, law $law: $($rest)+ }
     };
-    ($list:ident, law $law:literal: $($name:ident $([$($need:ident),+])?),+ $(,)?) => {
+    ($list:ident, law $law:literal:
+        $($name:ident $([$($need:ident),+])? $(: $cost:ident)?),+ $(,)?) => {
         pub(super) const $list: &[$crate::Case] = &[$($crate::Case {
             law: $law,
             name: stringify!($name),
             needs: &[$($($crate::Promise::$need),+)?],
+            expensive: $crate::case::is_expensive!($($cost)?),
             run: |cx| Box::pin($name(cx)),
         }),+];
     };
 }
 
-pub(crate) use cases;
+macro_rules! is_expensive {
+    () => {
+        false
+    };
+    (expensive) => {
+        true
+    };
+}
+
+pub(crate) use {cases, is_expensive};

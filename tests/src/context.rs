@@ -22,17 +22,21 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 pub struct Settings {
     /// The source of all randomness of the run.
     pub seed: u64,
-    /// How long a case may take before it fails.
+    /// How long a case may take.
     pub deadline: Duration,
+    /// How long a case may go on without an answer of a store.
+    pub silence: Duration,
 }
 
 impl Settings {
-    /// Returns options with a random seed, and 120 s for each case.
+    /// Returns options with a random seed, and for each case at most 600 s, and 30 s without an
+    /// answer.
     #[must_use]
     pub fn new() -> Self {
         Self {
             seed: rand::random(),
-            deadline: Duration::from_secs(120),
+            deadline: Duration::from_secs(600),
+            silence: Duration::from_secs(30),
         }
     }
 
@@ -47,6 +51,13 @@ impl Settings {
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Sets how long a case may go on without an answer of a store.
+    #[must_use]
+    pub fn with_silence(mut self, silence: Duration) -> Self {
+        self.silence = silence;
         self
     }
 }

@@ -1,7 +1,8 @@
 //! Checks of answers, which fail the case.
 
 use idem_core::{
-    Claim, ClaimOutcome, Completed, Conflict, Effect, Error, ErrorKind, Failed, InFlight, Record,
+    CheckpointStore, Claim, ClaimOutcome, Completed, Conflict, Effect, Error, ErrorKind, Failed,
+    IdempotencyStore, InFlight, Key, Record, RecordAdmin, WatermarkStore,
 };
 
 use crate::failure::ensure_eq;
@@ -80,4 +81,50 @@ pub(crate) fn unobserved(record: Option<Record>) -> Option<Record> {
         info.observed_at = idem_core::Timestamp::default();
         record
     })
+}
+
+/// Returns the checkpoints of a store whose profile promises them.
+pub(crate) fn points(store: &dyn IdempotencyStore) -> CaseResult<&dyn CheckpointStore> {
+    let points = store.checkpoints();
+    points.ok_or_else(|| CaseError::new("checkpoints are promised, but `checkpoints` gives none"))
+}
+
+/// Returns the watermarks of a store whose profile promises them.
+pub(crate) fn marks(store: &dyn IdempotencyStore) -> CaseResult<&dyn WatermarkStore> {
+    let marks = store.watermarks();
+    marks.ok_or_else(|| CaseError::new("watermarks are promised, but `watermarks` gives none"))
+}
+
+/// Returns the lists and forced steps of a store whose profile promises them.
+pub(crate) fn admin(store: &dyn IdempotencyStore) -> CaseResult<&dyn RecordAdmin> {
+    let admin = store.admin();
+    admin.ok_or_else(|| CaseError::new("`admin` is promised, but gives none"))
+}
+
+/// Returns the position and the text of a key, escaped; of a long one, the end of each part.
+pub(crate) fn named(at: usize, key: &Key) -> String {
+    let part = |text: &str| {
+        let escaped = text.escape_debug().to_string();
+        let skipped = escaped.chars().count().saturating_sub(40);
+        let dots = if skipped == 0 { "" } else { "…" };
+        format!(
+            "{dots}{}",
+            escaped.chars().skip(skipped).collect::<String>()
+        )
+    };
+    let parts = [key.scope(), key.operation(), key.id()].map(part);
+    format!("key {at} (\"{}\")", parts.join("\", \""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_named_by_its_escaped_text() {
+        let key = Key::new("a\u{202e}b", "o", format!("{}\"end", "x".repeat(99))).unwrap();
+        let dots = format!("…{}\\\"end", "x".repeat(35));
+        let expected = format!(r#"key 3 ("a\u{{202e}}b", "o", "{dots}")"#);
+        assert_eq!(named(3, &key), expected);
+    }
 }

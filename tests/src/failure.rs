@@ -1,4 +1,4 @@
-//! [`CaseError`]: why a case failed.
+//! [`CaseError`]: why a case did not pass.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,22 +6,43 @@ use std::panic::Location;
 
 use crate::secrets::redact;
 
-/// Why a case failed, in words. Any error converts into one, with its causes and the place of the
-/// conversion. The
-/// [secret](crate::secrets) is removed, and control characters are escaped.
+/// Why a case did not pass, in words. Any error converts into one, with its causes and the place of
+/// the conversion. The [secret](crate::secrets) is removed, and control characters are escaped.
 #[derive(Debug, Clone)]
-pub struct CaseError(String);
+pub struct CaseError {
+    message: String,
+    pub(crate) kind: Kind,
+}
+
+/// What a case is that did not pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Failed,
+    NotRun,
+    Unfinished,
+}
 
 impl CaseError {
     /// Creates a failure with this message.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(printable(&message.into()))
+        Self::of(Kind::Failed, message)
+    }
+
+    /// Creates the reason why a case cannot run here, such as a right that the server does not grant.
+    /// The case counts as ignored.
+    pub fn not_run(reason: impl Into<String>) -> Self {
+        Self::of(Kind::NotRun, reason)
+    }
+
+    pub(crate) fn of(kind: Kind, message: impl Into<String>) -> Self {
+        let message = printable(&message.into());
+        Self { message, kind }
     }
 
     /// Adds the action that failed in front.
     #[must_use]
     pub fn while_doing(self, what: impl fmt::Display) -> Self {
-        Self::new(format!("{what}: {}", self.0))
+        Self::of(self.kind, format!("{what}: {}", self.message))
     }
 }
 
@@ -40,7 +61,7 @@ fn printable(message: &str) -> String {
 
 impl fmt::Display for CaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 

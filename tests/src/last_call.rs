@@ -1,12 +1,18 @@
-//! [`LastCall`]: how far a case had come when its time was up.
+//! [`LastCall`]: how far a case has come.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// The call of a store that a case began last.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LastCall(Arc<Mutex<Option<Call>>>);
+/// The call of a store that a case began last, and when any call was answered last.
+#[derive(Debug, Clone)]
+pub(crate) struct LastCall(Arc<Mutex<State>>);
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    last: Option<Call>,
+    answered: Instant,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Call {
@@ -16,7 +22,7 @@ struct Call {
 }
 
 impl LastCall {
-    fn lock(&self) -> MutexGuard<'_, Option<Call>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -27,24 +33,52 @@ impl LastCall {
         call: impl Future<Output = T>,
     ) -> T {
         let begun = Instant::now();
-        *self.lock() = Some(Call {
+        self.lock().last = Some(Call {
             operation,
             begun,
             ended: None,
         });
         let answer = call.await;
+        let mut state = self.lock();
+        state.answered = Instant::now();
+        let ended = Some(state.answered);
         // A later call is the last one, whether this one has ended or not.
-        if let Some(last) = self.lock().as_mut().filter(|last| last.begun == begun) {
-            last.ended = Some(Instant::now());
+        if let Some(last) = state.last.as_mut().filter(|last| last.begun == begun) {
+            last.ended = ended;
         }
         answer
+    }
+
+    /// Counts something else that went on as an answer.
+    pub(crate) fn goes_on(&self) {
+        self.lock().answered = Instant::now();
+    }
+
+    /// Waits until no call was answered for this long.
+    pub(crate) async fn stands_still(&self, limit: Duration) {
+        loop {
+            let quiet = self.lock().answered.elapsed();
+            match limit.checked_sub(quiet).filter(|rest| !rest.is_zero()) {
+                Some(rest) => tokio::time::sleep(rest).await,
+                None => return,
+            }
+        }
+    }
+}
+
+impl Default for LastCall {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            last: None,
+            answered: Instant::now(),
+        })))
     }
 }
 
 impl fmt::Display for LastCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ago = |instant: Instant| instant.elapsed().as_secs_f64();
-        match *self.lock() {
+        match self.lock().last {
             None => f.write_str("it called no store"),
             Some(Call {
                 operation,
@@ -82,7 +116,7 @@ mod tests {
             "its last call, `claim`, was answered 0.0 s before"
         );
         let pending = last.during("get", std::future::pending::<()>());
-        let _ = tokio::time::timeout(std::time::Duration::from_millis(1), pending).await;
+        let _ = tokio::time::timeout(Duration::from_millis(1), pending).await;
         let shown = last.to_string();
         assert!(
             shown.starts_with("its last call, `get`, has had no answer for 0."),

@@ -1,11 +1,15 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(test, allow(unused, reason = "for the cases"))]
 
 mod batched;
 pub mod cancel;
 mod case;
+// Unit tests run no case, and without the cases their program is compiled in half the time.
+#[cfg(not(test))]
 mod cases;
 mod context;
 mod crowd;
+mod draw;
 mod eventually;
 mod expect;
 mod failure;
@@ -36,6 +40,7 @@ pub mod worker;
 pub use batched::Batched;
 pub use case::{Case, CaseFuture, CaseResult};
 pub use context::{Context, Settings};
+pub use draw::drawn;
 pub use failure::CaseError;
 pub use harness::{CallerTransaction, Harness, Product, with_password};
 pub use profile::{Profile, Promise};

@@ -100,6 +100,7 @@ pub struct Profile {
     clock_skew: Duration,
     asks_again: bool,
     caches: bool,
+    slots_per_core: Option<usize>,
 }
 
 impl Profile {
@@ -116,6 +117,7 @@ impl Profile {
             clock_skew: Duration::ZERO,
             asks_again: false,
             caches: false,
+            slots_per_core: None,
         }
     }
 
@@ -266,6 +268,14 @@ impl Profile {
         self
     }
 
+    /// Sets how many cases run at a time for each core of the machine, for a server that needs the
+    /// processor rather than time. Default: eight on any machine.
+    #[must_use]
+    pub fn with_slots_per_core(mut self, slots: usize) -> Self {
+        self.slots_per_core = Some(slots);
+        self
+    }
+
     /// Returns whether this is promised.
     #[must_use]
     pub fn promises(&self, promise: Promise) -> bool {
@@ -309,6 +319,12 @@ impl Profile {
     #[must_use]
     pub fn clock_skew(&self) -> Duration {
         self.clock_skew
+    }
+
+    /// Returns how many cases run at a time for each core, if it is set.
+    #[must_use]
+    pub fn slots_per_core(&self) -> Option<usize> {
+        self.slots_per_core
     }
 
     /// Returns how long a case waits.

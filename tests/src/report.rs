@@ -1,8 +1,9 @@
 //! The row of a run in the final table.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
@@ -11,10 +12,21 @@ use crate::Product;
 /// The counts of one backend while its cases run.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) passed: AtomicU64,
     pub(crate) selected: AtomicU64,
     ended: AtomicU64,
-    failures: Mutex<Vec<Failure>>,
+    results: Mutex<Results>,
+}
+
+/// The cases of one backend by name.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Results {
+    failures: Vec<Failure>,
+    /// Those that passed.
+    pub(crate) passed_cases: BTreeSet<String>,
+    /// Those of them that passed only when they ran alone.
+    pub(crate) slow: BTreeSet<String>,
+    /// How long each took that ran.
+    pub(crate) seconds: BTreeMap<String, f64>,
 }
 
 /// A case that failed.
@@ -30,10 +42,7 @@ impl Tally {
             case: case.to_owned(),
             message: message.to_owned(),
         };
-        let failures = self.failures.lock();
-        failures
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(failure);
+        self.results().failures.push(failure);
     }
 
     /// Counts a case that has ended. Returns whether it was the last one.
@@ -47,9 +56,8 @@ impl Tally {
         self.ended.load(Ordering::Relaxed) == 0
     }
 
-    fn failures(&self) -> Vec<Failure> {
-        let failures = self.failures.lock();
-        failures.unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,16 +70,17 @@ pub(crate) struct Row<'a> {
     passed: u64,
     ignored: u64,
     failed: u64,
-    failures: Vec<Failure>,
     missing: Option<String>,
+    #[serde(flatten)]
+    results: Results,
 }
 
 impl<'a> Row<'a> {
     pub(crate) fn new(backend: &'a str, tally: &Tally) -> Self {
-        let [passed, selected] =
-            [&tally.passed, &tally.selected].map(|count| count.load(Ordering::Relaxed));
-        let failures = tally.failures();
-        let failed = failures.len() as u64;
+        let selected = tally.selected.load(Ordering::Relaxed);
+        let results = tally.results().clone();
+        let passed = results.passed_cases.len() as u64;
+        let failed = results.failures.len() as u64;
         Self {
             backend,
             product: "",
@@ -79,8 +88,8 @@ impl<'a> Row<'a> {
             passed,
             ignored: selected.saturating_sub(passed + failed),
             failed,
-            failures,
             missing: None,
+            results,
         }
     }
 

@@ -2,26 +2,38 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::report::{Row, Tally};
 use crate::target::Found;
-use crate::{Case, Harness, Outcome, Product, Promise, Settings, Target, cases, run_case, worker};
+use crate::{
+    Case, Harness, Outcome, Product, Promise, Settings, Target, cases, drawn, run_case, worker,
+};
 
 /// Cases mostly wait, so more of them run at a time than there are cores.
 const THREADS: usize = 8;
+
+/// Cases run beside others that read it; one that writes it runs alone.
+static ALONE: RwLock<()> = RwLock::new(());
 
 /// Runs every case against every target, as `cargo test` and nextest expect; it is the `main` of a
 /// test target with `harness = false`.
 ///
 /// Environment: `IDEM_BACKENDS` (the only targets to look for, separated by commas; `hybrid-*` means
 /// all with that prefix), `IDEM_REQUIRE` (targets whose absence is a failure, written alike),
-/// `IDEM_SEED` (a number), `IDEM_DEADLINE` (how long a case may take, in seconds; default: 120),
+/// `IDEM_SEED` (a number), `IDEM_DEADLINE` (how long a case may take, in seconds; default: 600),
+/// `IDEM_DRAW` (a number) and `IDEM_DRAWN` (targets, written as above: of their
+/// [expensive](Case::expensive) cases only those run that the number [draws](drawn)),
 /// `IDEM_REPORT_DIR` (the folder for `<backend>.json`).
+///
+/// A case that met the deadline, or in which no call was answered for 30 s, runs once more, alone,
+/// with the same seed. If it passes then, it counts as passed and is reported as slow. A case that
+/// failed is not tried again.
 #[must_use]
 #[expect(
     clippy::needless_pass_by_value,
@@ -43,9 +55,8 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
         }
     };
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
-    let settings = match settings() {
-        Ok(settings) => settings,
+    let (settings, draw) = match settings().and_then(|settings| Ok((settings, Draw::find()?))) {
+        Ok(found) => found,
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::FAILURE;
@@ -59,8 +70,10 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
                 .as_deref()
                 .is_none_or(|wanted| is_among(target.name(), wanted))
         })
-        .map(|target| Arc::new(runtime.block_on(Suite::find(target))))
+        .map(|target| Arc::new(runtime.block_on(Suite::find(target, draw.as_ref()))))
         .collect();
+    let threads = suites.iter().filter_map(|suite| suite.slots()).min();
+    arguments.test_threads = arguments.test_threads.or(threads).or(Some(THREADS));
     let trials = suites
         .iter()
         .flat_map(|suite| suite.trials(&arguments, &settings))
@@ -84,6 +97,21 @@ fn settings() -> Result<Settings, String> {
         settings = settings.with_deadline(Duration::from_secs(seconds));
     }
     Ok(settings)
+}
+
+/// A draw among the expensive cases of some targets.
+#[derive(Clone)]
+struct Draw {
+    seed: u64,
+    rows: String,
+}
+
+impl Draw {
+    fn find() -> Result<Option<Self>, String> {
+        let rows = std::env::var("IDEM_DRAWN").unwrap_or_default();
+        let seed = number("IDEM_DRAW")?;
+        Ok(seed.map(|seed| Self { seed, rows }))
+    }
 }
 
 /// Returns the number in an environment variable.
@@ -118,11 +146,13 @@ struct Suite {
     broken: Option<String>,
     own_cases: &'static [Case],
     only: Option<Promise>,
+    /// The seed of the draw among its expensive cases.
+    draw: Option<u64>,
     tally: Tally,
 }
 
 impl Suite {
-    async fn find(target: &Target) -> Self {
+    async fn find(target: &Target, draw: Option<&Draw>) -> Self {
         let found = target.find().await;
         let product = match &found {
             Ok(harness) => Some(harness.product().await.map_err(|error| error.to_string())),
@@ -145,8 +175,17 @@ impl Suite {
             broken,
             own_cases: target.own_cases,
             only: target.only,
+            draw: draw
+                .filter(|draw| is_among(target.name(), &draw.rows))
+                .map(|draw| draw.seed),
             tally: Tally::default(),
         }
+    }
+
+    /// Returns how many cases run at a time, if its profile says so.
+    fn slots(&self) -> Option<usize> {
+        let per_core = self.found.as_ref().ok()?.profile().slots_per_core()?;
+        Some(per_core * available_parallelism().map_or(1, usize::from))
     }
 
     fn is_required(&self) -> bool {
@@ -171,8 +210,10 @@ impl Suite {
             self.only
                 .is_none_or(|promise| case.needs.contains(&promise))
         };
-        let cases = cases().filter(is_wanted).chain(self.own_cases);
-        trials.extend(cases.map(case_trial));
+        let mut cases: Vec<_> = cases().filter(is_wanted).chain(self.own_cases).collect();
+        // Those that take long first, so that none of them is the last one.
+        cases.sort_by_key(|case| !case.expensive);
+        trials.extend(cases.into_iter().map(case_trial));
         let selected = trials
             .iter()
             .filter(|trial| !arguments.is_filtered_out(trial));
@@ -210,8 +251,17 @@ impl Suite {
     fn reason_to_ignore(&self, case: &Case) -> Option<String> {
         match &self.found {
             Err(missing) => Some(missing.to_string()),
-            Ok(harness) => case.lacks(&harness.profile()).map(Promise::reason),
+            Ok(harness) => {
+                let lacks = case.lacks(&harness.profile()).map(Promise::reason);
+                lacks.or_else(|| self.not_drawn(case))
+            }
         }
+    }
+
+    fn not_drawn(&self, case: &Case) -> Option<String> {
+        let seed = self.draw.filter(|_| case.expensive)?;
+        let is_drawn = drawn(seed, &self.name, &case.full_name());
+        (!is_drawn).then(|| format!("not drawn by seed {seed}"))
     }
 
     fn runner(
@@ -223,7 +273,7 @@ impl Suite {
         let (suite, settings) = (Arc::clone(self), settings.clone());
         move || {
             let completion = match (reason, &suite.found) {
-                (None, Ok(harness)) => run_counted(harness, case, &settings, &suite.tally),
+                (None, Ok(harness)) => suite.run_counted(harness, case, &settings),
                 (Some(reason), _) if under_nextest() => Err(format!("ignored, {reason}").into()),
                 (reason, _) => Ok(Completion::Ignored { reason }),
             };
@@ -251,23 +301,48 @@ impl Suite {
             eprintln!("{}: no report in {}: {error}", self.name, folder.display());
         }
     }
-}
 
-fn run_counted(
-    harness: &Arc<dyn Harness>,
-    case: &Case,
-    settings: &Settings,
-    tally: &Tally,
-) -> Result<Completion, Failed> {
-    match run_case(harness, case, settings) {
-        Outcome::Passed => {
-            tally.passed.fetch_add(1, Ordering::Relaxed);
-            Ok(Completion::Completed)
+    fn run_counted(
+        &self,
+        harness: &Arc<dyn Harness>,
+        case: &Case,
+        settings: &Settings,
+    ) -> Result<Completion, Failed> {
+        let name = case.full_name();
+        let began = Instant::now();
+        let (outcome, unfinished) = run_patiently(|| run_case(harness, case, settings));
+        let mut results = self.tally.results();
+        if let Outcome::NotRun(reason) = outcome {
+            return Ok(Completion::ignored_with(reason));
         }
-        Outcome::NotPromised(promise) => Ok(Completion::ignored_with(promise.reason())),
-        Outcome::Failed(message) => {
-            tally.fail(&case.full_name(), &message);
-            Err(message.into())
+        let seconds = began.elapsed().as_secs_f64();
+        results.seconds.insert(name.clone(), seconds);
+        match (outcome.failure(), unfinished) {
+            (None, unfinished) => {
+                if let Some(first) = unfinished {
+                    eprintln!("{}::{name}: slow, and passed alone: {first}", self.name);
+                    results.slow.insert(name.clone());
+                }
+                results.passed_cases.insert(name);
+                Ok(Completion::Completed)
+            }
+            (Some(message), _) => {
+                drop(results);
+                self.tally.fail(&name, message);
+                Err(message.into())
+            }
         }
     }
+}
+
+/// Runs a case; once more, alone, if it did not finish. Returns how far it had come then.
+fn run_patiently(run: impl Fn() -> Outcome) -> (Outcome, Option<String>) {
+    let beside = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+    let outcome = run();
+    drop(beside);
+    let Outcome::Unfinished(first) = outcome else {
+        return (outcome, None);
+    };
+    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
+    (run(), Some(first))
 }

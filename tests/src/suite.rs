@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use crate::failure::Kind;
 use crate::secrets::{self, Watch};
-use crate::{Case, CaseError, CaseResult, Context, Harness, Promise, Settings, cases as all};
+use crate::{Case, CaseError, CaseResult, Context, Harness, Settings};
 
-/// How long cleaning up after a case may take.
+/// How long the threads of a case may take to end.
 const CLEAN_UP: Duration = Duration::from_secs(20);
 
 /// The outcome of a case.
@@ -18,10 +19,24 @@ const CLEAN_UP: Duration = Duration::from_secs(20);
 pub enum Outcome {
     /// It passed.
     Passed,
-    /// The backend does not promise what the case needs.
-    NotPromised(Promise),
+    /// It was not run, and why: the backend does not promise what it needs, or the server does not
+    /// let it.
+    NotRun(String),
+    /// It met the deadline, or stood still, and where. It violated nothing.
+    Unfinished(String),
     /// It failed, and why.
     Failed(String),
+}
+
+impl Outcome {
+    /// Returns why the case neither passed nor was ignored.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Passed | Self::NotRun(_) => None,
+            Self::Unfinished(message) | Self::Failed(message) => Some(message),
+        }
+    }
 }
 
 /// A case and its outcome.
@@ -35,14 +50,18 @@ pub struct Verdict {
 
 /// Returns all cases, by law.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    all::ALL.iter().copied().flatten()
+    #[cfg(not(test))]
+    let all = crate::cases::ALL;
+    #[cfg(test)]
+    let all: &[&[Case]] = &[];
+    all.iter().copied().flatten()
 }
 
 /// Runs one case on its own runtime and cleans up.
 #[must_use]
 pub fn run_case(harness: &Arc<dyn Harness>, case: &Case, settings: &Settings) -> Outcome {
     if let Some(promise) = case.lacks(&harness.profile()) {
-        return Outcome::NotPromised(promise);
+        return Outcome::NotRun(promise.reason());
     }
     secrets::listen();
     let watch = Watch::default();
@@ -62,9 +81,14 @@ pub fn run_case(harness: &Arc<dyn Harness>, case: &Case, settings: &Settings) ->
         (Err(failure), Err(shown)) => Err(CaseError::new(format!("{failure}\n{shown}"))),
         (result, shown) => result.and(shown),
     };
-    match result {
-        Ok(()) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error}\nseed: IDEM_SEED={}", settings.seed)),
+    let Err(error) = result else {
+        return Outcome::Passed;
+    };
+    let with_seed = || format!("{error}\nseed: IDEM_SEED={}", settings.seed);
+    match error.kind {
+        Kind::NotRun => Outcome::NotRun(error.to_string()),
+        Kind::Unfinished => Outcome::Unfinished(with_seed()),
+        Kind::Failed => Outcome::Failed(with_seed()),
     }
 }
 
@@ -74,27 +98,44 @@ async fn in_context(
     settings: &Settings,
     watch: &Watch,
 ) -> CaseResult {
-    let seed = settings.seed ^ name_hash(case.name);
-    let context = Arc::new(Context::watched(Arc::clone(harness), seed, watch.clone()).await?);
+    let seed = settings.seed ^ hash(case.name);
+    let created = Context::watched(Arc::clone(harness), seed, watch.clone());
+    let context = Arc::new(finished(created, settings, watch).await??);
     // A task of its own: a case that blocks cannot delay the deadline.
     let mut task = tokio::spawn({
         let (context, run) = (Arc::clone(&context), case.run);
         async move { AssertUnwindSafe(run(&context)).catch_unwind().await }
     });
-    let result = match tokio::time::timeout(settings.deadline, &mut task).await {
-        Err(_) => {
+    let result = match finished(&mut task, settings, watch).await {
+        Err(unfinished) => {
             task.abort();
-            let (deadline, last) = (settings.deadline, &watch.last_call);
-            Err(CaseError::new(format!(
-                "did not finish within {deadline:?} (IDEM_DEADLINE): {last}"
-            )))
+            Err(unfinished)
         }
         Ok(Err(error)) => Err(error.into()),
         Ok(Ok(Err(panic))) => Err(CaseError::new(panic_message(&*panic))),
         Ok(Ok(Ok(result))) => result,
     };
-    let cleaned = tokio::time::timeout(CLEAN_UP, context.destroy()).await;
-    result.and(cleaned.unwrap_or_else(|_| Err(CaseError::new("`destroy` did not finish"))))
+    let cleaned = finished(context.destroy(), settings, watch).await;
+    let cleaned = cleaned.map_err(|unfinished| unfinished.while_doing("destroy"));
+    result.and(cleaned.flatten())
+}
+
+/// Awaits a part of a case, which may take long but not stand still.
+async fn finished<T>(
+    part: impl Future<Output = T>,
+    settings: &Settings,
+    watch: &Watch,
+) -> CaseResult<T> {
+    let (deadline, silence, last) = (settings.deadline, settings.silence, &watch.last_call);
+    last.goes_on();
+    let message = tokio::select! {
+        done = part => return Ok(done),
+        () = last.stands_still(silence) => format!("no call was answered for {silence:?}: {last}"),
+        () = tokio::time::sleep(deadline) => {
+            format!("did not finish within {deadline:?} (IDEM_DEADLINE): {last}")
+        }
+    };
+    Err(CaseError::of(Kind::Unfinished, message))
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -104,7 +145,7 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// FNV-1a, so that a case draws the same numbers whichever others run.
-fn name_hash(name: &str) -> u64 {
+pub(crate) fn hash(name: &str) -> u64 {
     let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }

@@ -2,18 +2,65 @@
 //! itself as such a test program, with one backend that exists and one whose server is missing.
 
 use std::process::{Command, ExitCode, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use idem_conformance::mutants::{Bug, MutantHarness};
-use idem_conformance::{Missing, Target, cases};
+use idem_conformance::{Case, CaseError, CaseFuture, Context, Missing, Target, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const FIXTURE: &str = "IDEM_RUNNER_FIXTURE";
 
 fn fixture() -> ExitCode {
     let there = Target::new("mutant", async || Ok(MutantHarness::new(Bug::None)));
+    let there = there.with_cases(OWN);
     let missing = async || Err::<MutantHarness, _>(Missing::new("no server: build one"));
     idem_conformance::main(vec![there, Target::new("absent", missing)])
 }
+
+const fn own(name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
+    Case {
+        law: 99,
+        name,
+        needs: &[],
+        expensive: true,
+        run,
+    }
+}
+
+/// Cases that end otherwise when they run again, except the last one.
+const OWN: &[Case] = &[
+    own("slow_beside_others", |_| {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        Box::pin(async {
+            match RUNS.fetch_add(1, Ordering::SeqCst) {
+                0 => std::future::pending().await,
+                _ => Ok(()),
+            }
+        })
+    }),
+    own("violates_a_law_once", |_| {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        Box::pin(async {
+            match RUNS.fetch_add(1, Ordering::SeqCst) {
+                0 => Err(CaseError::new("two winners")),
+                _ => Ok(()),
+            }
+        })
+    }),
+    own("violates_a_law_when_alone", |_| {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        Box::pin(async {
+            match RUNS.fetch_add(1, Ordering::SeqCst) {
+                0 => std::future::pending().await,
+                _ => Err(CaseError::new("no winner")),
+            }
+        })
+    }),
+    own("refused_by_the_server", |_| {
+        Box::pin(async { Err(CaseError::not_run("the user may not GRANT")) })
+    }),
+    own("hangs", |_| Box::pin(std::future::pending())),
+];
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -30,6 +77,9 @@ fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Run, Failed> {
         "IDEM_REQUIRE",
         "IDEM_REPORT_DIR",
         "IDEM_SEED",
+        "IDEM_DRAW",
+        "IDEM_DRAWN",
+        "IDEM_DEADLINE",
         "NEXTEST",
     ] {
         command.env_remove(name);
@@ -99,7 +149,7 @@ fn nextest_is_told_what_is_ignored() -> Result<(), Failed> {
             .filter(|line| line.ends_with(": test"))
             .count()
     };
-    ensure(lines(&all) == 2 * cases().count(), &all)?;
+    ensure(lines(&all) == 2 * cases().count() + OWN.len(), &all)?;
     let ignored = run(
         &["--list", "--format", "terse", "--ignored"],
         &[("NEXTEST", "1")],
@@ -138,14 +188,77 @@ fn a_run_leaves_its_counts_and_failures() -> Result<(), Failed> {
     contains(&there, r#""backend":"mutant","product":"None""#)?;
     contains(
         &there,
-        r#""passed":2,"ignored":0,"failed":0,"failures":[],"missing":null"#,
+        r#""passed":2,"ignored":0,"failed":0,"missing":null,"failures":[]"#,
     )?;
-    let missing = r#""failed":0,"failures":[],"missing":"no server: build one""#;
+    let passed = r#"["law07::a_released_key_is_free_at_once","law07::a_released_key_is_free_for_another_request"]"#;
+    contains(
+        &there,
+        &format!(r#""passed_cases":{passed},"slow":[],"seconds":{{"law07::a_rel"#),
+    )?;
+    let missing = r#""failed":0,"missing":"no server: build one","failures":[]"#;
     contains(&absent, missing)?;
     let [_, absent] = reports("server_is_available", &[("IDEM_REQUIRE", "absent")])?;
     let failure = r#"{"case":"server_is_available","message":"no server: build one"}"#;
-    contains(&absent, &format!(r#""failed":1,"failures":[{failure}]"#))?;
+    contains(&absent, r#""failed":1"#)?;
+    contains(&absent, &format!(r#""failures":[{failure}]"#))?;
     Ok(())
+}
+
+fn only_a_case_that_did_not_finish_is_tried_again() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().to_string_lossy();
+    let deadline = ("IDEM_DEADLINE", "1");
+    let run = run(&["law99"], &[deadline, ("IDEM_REPORT_DIR", &path)])?;
+    ensure(
+        !run.success && run.text.contains("1 passed; 3 failed"),
+        &run,
+    )?;
+    for part in [
+        "slow_beside_others: slow, and passed alone: did not finish within 1s",
+        "ignored (the user may not GRANT)",
+        "two winners",
+        "no winner",
+    ] {
+        ensure(run.text.contains(part), &run)?;
+    }
+    let report = std::fs::read_to_string(folder.path().join("mutant.json"))?;
+    let slow = r#""slow":["law99::slow_beside_others"]"#;
+    let counts = r#""passed":1,"ignored":1,"failed":3"#;
+    let is_right = [slow, counts].iter().all(|part| report.contains(part));
+    is_right.then_some(()).ok_or_else(|| report.into())
+}
+
+fn a_draw_leaves_out_expensive_cases_of_its_targets_only() -> Result<(), Failed> {
+    let listed = |drawn: &[(&str, &str)]| -> Result<Vec<usize>, Failed> {
+        let variables = [drawn, &[("NEXTEST", "1")]].concat();
+        let ignored = run(
+            &["mutant::law99", "--list", "--format", "terse", "--ignored"],
+            &variables,
+        )?;
+        let is_ignored = |case: &Case| ignored.text.contains(case.name);
+        Ok((0..OWN.len()).filter(|at| is_ignored(&OWN[*at])).collect())
+    };
+    let mut drawn = vec![0; OWN.len()];
+    for seed in ["5", "6", "7", "8"] {
+        let ignored = listed(&[("IDEM_DRAW", seed), ("IDEM_DRAWN", "abs*,mut*")])?;
+        let is_drawn = |at: &usize| !ignored.contains(at);
+        (0..OWN.len())
+            .filter(is_drawn)
+            .for_each(|at| drawn[at] += 1);
+    }
+    let all: Vec<_> = listed(&[("IDEM_DRAW", "5"), ("IDEM_DRAWN", "absent")])?;
+    if drawn != [1; 5] || !all.is_empty() {
+        return Err(format!("drawn {drawn:?}; not run beside the draw: {all:?}").into());
+    }
+    let one = run(
+        &["mutant::law99"],
+        &[
+            ("IDEM_DRAW", "6"),
+            ("IDEM_DRAWN", "*"),
+            ("IDEM_DEADLINE", "1"),
+        ],
+    )?;
+    ensure(one.text.contains("ignored (not drawn by seed 6)"), &one)
 }
 
 fn only_the_wanted_backends_are_looked_for() -> Result<(), Failed> {
@@ -174,7 +287,7 @@ fn main() -> ExitCode {
     if std::env::var_os(FIXTURE).is_some() {
         return fixture();
     }
-    let trials: [(&str, Test); 7] = [
+    let trials: [(&str, Test); 9] = [
         (
             "a_missing_server_is_ignored_and_says_why",
             a_missing_server_is_ignored_and_says_why,
@@ -198,6 +311,14 @@ fn main() -> ExitCode {
         (
             "only_the_wanted_backends_are_looked_for",
             only_the_wanted_backends_are_looked_for,
+        ),
+        (
+            "only_a_case_that_did_not_finish_is_tried_again",
+            only_a_case_that_did_not_finish_is_tried_again,
+        ),
+        (
+            "a_draw_leaves_out_expensive_cases_of_its_targets_only",
+            a_draw_leaves_out_expensive_cases_of_its_targets_only,
         ),
         (
             "a_seed_that_is_no_number_is_refused",

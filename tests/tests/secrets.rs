@@ -20,6 +20,7 @@ fn failure(run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> String {
         law: 14,
         name: "a_case",
         needs: &[],
+        expensive: false,
         run,
     };
     match run_case(&harness, &case, &Settings::new()) {

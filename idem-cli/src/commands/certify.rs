@@ -94,7 +94,7 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     report(&outcomes, began.elapsed(), output)?;
     let failed = outcomes
         .iter()
-        .any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
+        .any(|(_, outcome)| outcome.failure().is_some());
     Ok(if failed { Exit::Problems } else { Exit::Done })
 }
 
@@ -130,7 +130,7 @@ fn all(
     let work = || {
         while let Some(case) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = run_case(harness, case, settings);
-            if let Outcome::Failed(message) = &outcome {
+            if let Some(message) = outcome.failure() {
                 let _ = complain(&format!(
                     "FAILED {}: {}",
                     case.full_name(),
@@ -162,10 +162,12 @@ fn report(outcomes: &Outcomes, took: Duration, output: Output) -> Result<()> {
         let counts = laws.entry(case.law).or_default();
         let (index, name, why) = match outcome {
             Outcome::Passed => (0, "passed", None),
-            Outcome::Failed(message) => (1, "failed", Some(message.clone())),
-            Outcome::NotPromised(promise) => {
-                *reasons.entry(promise.reason()).or_default() += 1;
-                (2, "ignored", Some(promise.reason()))
+            Outcome::Unfinished(message) | Outcome::Failed(message) => {
+                (1, "failed", Some(message.clone()))
+            }
+            Outcome::NotRun(reason) => {
+                *reasons.entry(reason.clone()).or_default() += 1;
+                (2, "ignored", Some(reason.clone()))
             }
         };
         if let Some(count) = counts.get_mut(index) {

@@ -15,7 +15,12 @@ pub(crate) use adapter::DuckDb;
 /// not for this store, except those in which one comes after another.
 pub(crate) fn target<A: Adapter>(name: &str, adapter: A) -> Suite<A> {
     let profile = Profile::new().one_process_at_a_time().durable();
-    let profile = profile.batch().checkpoints().watermarks().admin();
+    let profile = profile
+        .with_slots_per_core(2)
+        .batch()
+        .checkpoints()
+        .watermarks()
+        .admin();
     Suite::new(name, adapter, profile.transactions().row_locks().damage())
 }
 

@@ -20,6 +20,7 @@ macro_rules! cases {
             law: $law,
             name: stringify!($name),
             needs: &[],
+            expensive: false,
             run: |cx| Box::pin($file::$name(cx)),
         }),*]
     };

@@ -17,6 +17,7 @@ use idem_stores::{Adapter, Mongo, Suite, found};
 /// Creates the target. The TTL monitor deletes expired records, and nothing counts them.
 pub(crate) fn target() -> Result<Suite<Mongo>, Missing> {
     let profile = Profile::new()
+        .with_slots_per_core(2)
         .shared_between_processes()
         .durable()
         .password()

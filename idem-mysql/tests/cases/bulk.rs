@@ -277,15 +277,9 @@ async fn a_batch_beside_a_transaction_keeps_no_lock(cx: &Context) -> CaseResult 
 async fn a_purge_that_is_refused_leaves_no_transaction_open(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     // Names of users have at most 32 characters.
-    let (database, user) = (cx.namespace(), &cx.namespace()[..30]);
-    harness
-        .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
-        .await?;
-    harness
-        .execute(format!(
-            "GRANT SELECT, INSERT, UPDATE ON `{database}`.idem_records TO '{user}'@'%'"
-        ))
-        .await?;
+    let user = &cx.namespace()[..30];
+    let grants = [("SELECT, INSERT, UPDATE", "idem_records")];
+    harness.create_user(cx, user, &grants).await?;
     let worked = without_delete(cx, &harness, user).await;
     harness.execute(format!("DROP USER '{user}'@'%'")).await?;
     worked

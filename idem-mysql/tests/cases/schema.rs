@@ -223,30 +223,23 @@ async fn what_the_statements_need_is_compared(cx: &Context) -> CaseResult {
     Ok(())
 }
 
+const TABLES: [&str; 2] = ["idem_records", "idem_records_watermarks"];
+
 /// A user without privileges, or with all except one.
 async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let (database, user) = (cx.namespace(), &cx.namespace()[..30]);
     let all = ["SELECT", "INSERT", "UPDATE", "DELETE"];
     for lacks in 0..=all.len() {
-        harness
-            .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
-            .await?;
         let mut granted = all.to_vec();
         match lacks < all.len() {
             true => drop(granted.remove(lacks)),
             false => granted.clear(),
         }
-        for table in ["idem_records", "idem_records_watermarks"] {
-            if !granted.is_empty() {
-                let granted = granted.join(", ");
-                harness
-                    .execute(format!(
-                        "GRANT {granted} ON `{database}`.{table} TO '{user}'@'%'"
-                    ))
-                    .await?;
-            }
-        }
+        let privileges = granted.join(", ");
+        let mut grants = TABLES.map(|table| (&*privileges, table)).to_vec();
+        grants.retain(|_| !granted.is_empty());
+        harness.create_user(cx, user, &grants).await?;
         let options = harness.options()?.username(user).password("secret");
         // A user without any privilege may choose no database.
         let options = options.database("information_schema");
@@ -270,16 +263,9 @@ async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
 async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     // Names of users have at most 32 characters.
-    let (database, user) = (cx.namespace(), &cx.namespace()[..30]);
-    harness
-        .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
-        .await?;
-    for table in ["idem_records", "idem_records_watermarks"] {
-        let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON";
-        harness
-            .execute(format!("{grant} `{database}`.{table} TO '{user}'@'%'"))
-            .await?;
-    }
+    let user = &cx.namespace()[..30];
+    let grants = TABLES.map(|table| ("SELECT, INSERT, UPDATE, DELETE", table));
+    harness.create_user(cx, user, &grants).await?;
     let worked = as_user(cx, &harness, user).await;
     harness.execute(format!("DROP USER '{user}'@'%'")).await?;
     worked

@@ -2,12 +2,12 @@
 
 use std::ops::Deref;
 
-use idem_conformance::{CaseError, Context, Missing, Profile};
+use idem_conformance::{CaseError, CaseResult, Context, Missing, Profile};
 use idem_core::BoxError;
 use idem_mysql::{Config, MySqlStore};
 use idem_stores::{Adapter, MySql, Suite, found};
 use sqlx::Row;
-use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions};
 
 /// Returns the promises of this target.
 pub(crate) fn profile(name: &str) -> Profile {
@@ -125,6 +125,29 @@ impl MySqlHarness {
         Adapter::store(&adapter, namespace).await
     }
 
+    /// Creates a user, with the password `secret` and these privileges, by tables of the namespace. A
+    /// case is not run where the user of the tests may not do so.
+    pub(crate) async fn create_user(
+        &self,
+        cx: &Context,
+        user: &str,
+        privileges: &[(&str, &str)],
+    ) -> CaseResult {
+        let create = format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'");
+        let grants = privileges.iter().map(|(privileges, table)| {
+            let table = format!("`{}`.{table}", cx.namespace());
+            format!("GRANT {privileges} ON {table} TO '{user}'@'%'")
+        });
+        for sql in std::iter::once(create).chain(grants) {
+            if let Err(error) = self.execute(sql).await {
+                // Refused as well if the user is not there.
+                let _ = self.execute(format!("DROP USER '{user}'@'%'")).await;
+                return Err(without_right(cx, error));
+            }
+        }
+        Ok(())
+    }
+
     /// Opens a store on a pool with these options that this crate has not set up.
     pub(crate) async fn store_with(
         &self,
@@ -200,6 +223,27 @@ fn hostile_settings(target: &str) -> String {
         SET GLOBAL init_connect = '{}'",
         init.replace('\'', "''")
     )
+}
+
+/// The server's codes for what a user may not do to other users: no access to the database, to the
+/// table, no right at all, and no account with `GRANT`
+/// (<https://mariadb.com/kb/en/mariadb-error-code-reference/>).
+const REFUSED: &[u16] = &[1044, 1142, 1227, 1410];
+
+/// Returns that a case is not run, if the error tells that the user of the tests lacks a right.
+fn without_right(cx: &Context, error: BoxError) -> CaseError {
+    let driver = error.downcast_ref::<sqlx::Error>();
+    let code = driver.and_then(|driver| {
+        let error = driver.as_database_error()?;
+        Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+    });
+    match code {
+        Some(code) if REFUSED.contains(&code) => {
+            let url = idem_servers::variable(cx.harness().name(), "URL");
+            CaseError::not_run(format!("the user of {url} may not GRANT"))
+        }
+        _ => error.into(),
+    }
 }
 
 /// Returns the server of a case.

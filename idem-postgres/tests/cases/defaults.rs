@@ -308,12 +308,7 @@ async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
     }
     let role = format!("{}_nobody", cx.namespace());
     let schema = cx.namespace();
-    harness
-        .execute(format!(
-            "CREATE ROLE \"{role}\" LOGIN; GRANT USAGE ON SCHEMA \"{schema}\" TO \"{role}\";
-            GRANT SELECT ON {records}, {marks} TO \"{role}\""
-        ))
-        .await?;
+    harness.create_role(cx, &role, "SELECT").await?;
     let verified = match harness.mode() {
         StatementMode::Prepared => {
             let powerless = harness.store_as(&role, schema).await?;

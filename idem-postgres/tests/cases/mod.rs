@@ -68,6 +68,7 @@ const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseF
         law,
         name,
         needs: &[],
+        expensive: false,
         run,
     }
 }

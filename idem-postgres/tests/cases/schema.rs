@@ -188,14 +188,9 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
 /// A role that may SELECT, INSERT, UPDATE and DELETE can do everything except migrate.
 async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
-    let (schema, role) = (cx.namespace(), format!("{}_role", cx.namespace()));
-    harness
-        .execute(format!(
-            "CREATE ROLE \"{role}\" LOGIN; GRANT USAGE ON SCHEMA \"{schema}\" TO \"{role}\";
-            GRANT SELECT, INSERT, UPDATE, DELETE
-            ON \"{schema}\".idem_records, \"{schema}\".idem_records_watermarks TO \"{role}\""
-        ))
-        .await?;
+    let role = format!("{}_role", cx.namespace());
+    let privileges = "SELECT, INSERT, UPDATE, DELETE";
+    harness.create_role(cx, &role, privileges).await?;
     let worked = as_role(cx, &harness, &role).await;
     harness
         .execute(format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\""))

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Deref;
 use std::time::Duration;
 
-use idem_conformance::{CaseError, Context, Missing, Profile};
+use idem_conformance::{CaseError, CaseResult, Context, Missing, Profile};
 use idem_core::{BoxError, Error, ErrorKind};
 use idem_postgres::{Config, PostgresStore, StatementMode};
 use idem_stores::{Adapter, Postgres, ServerUrl, Suite, found};
@@ -92,6 +92,34 @@ impl PostgresHarness {
             "pgbouncer" => Self::pooled(),
             _ => Self::direct(),
         }
+    }
+
+    /// Creates a role that may log in, with these privileges on the namespace's tables. A case is not
+    /// run where the role of the tests may not do so.
+    pub(crate) async fn create_role(
+        &self,
+        cx: &Context,
+        role: &str,
+        privileges: &str,
+    ) -> CaseResult {
+        let schema = cx.namespace();
+        let created = self
+            .execute(format!(
+                "CREATE ROLE \"{role}\" LOGIN; GRANT USAGE ON SCHEMA \"{schema}\" TO \"{role}\";
+                GRANT {privileges} ON \"{schema}\".idem_records,
+                \"{schema}\".idem_records_watermarks TO \"{role}\""
+            ))
+            .await;
+        created.map_err(|error| {
+            let driver = error.downcast_ref::<sqlx::Error>();
+            let code = driver.and_then(|driver| driver.as_database_error()?.code());
+            // insufficient_privilege
+            if code.as_deref() == Some("42501") {
+                let url = idem_servers::variable(cx.harness().name(), "URL");
+                return CaseError::not_run(format!("the role of {url} may not CREATE ROLE"));
+            }
+            error.into()
+        })
     }
 
     /// Opens a store of the concrete type.

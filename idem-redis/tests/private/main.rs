@@ -56,6 +56,7 @@ const EACH: &[(&str, Test)] = &[
         "a_sweep_finds_what_is_abandoned_among_many",
         stopped::sweeps,
     ),
+    #[cfg(feature = "tls")]
     ("an_untrusted_certificate_is_refused", tls::untrusted),
     ("an_authority_that_is_given_is_trusted", tls::trusted),
 ];

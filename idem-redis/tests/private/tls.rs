@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use crate::own::Outcome;
 
 /// The store does not trust the authority.
+#[cfg(feature = "tls")]
 pub(crate) fn untrusted(runtime: &Runtime, server: &str) -> Outcome {
     let server = start_private(server, &Options::new().with_transport(Transport::Tls))?;
     let url = server.tls_url().ok_or("no TLS")?;

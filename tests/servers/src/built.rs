@@ -62,6 +62,7 @@ impl Built {
         let build = |target: &Path, fresh: &Path| run(&mut self.cargo(target, fresh)).map(drop);
         let built = tools.and_then(|()| make_once(name, build));
         let what = format!("{package} of the Rust registry cannot be built");
+        let built = built.map(drop);
         built.map_err(|error| Error::missing(what).with_source(error))
     }
 

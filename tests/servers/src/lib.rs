@@ -66,6 +66,7 @@ mod server;
 mod servers;
 mod standby;
 mod state;
+mod template;
 mod tools;
 mod unpacked;
 mod valkey;

@@ -43,6 +43,7 @@ pub(crate) const SERVER: Server = Server {
     setup: &["mariadb-install-db --no-defaults \
              --auth-root-authentication-method=normal --skip-test-db \
              --skip-name-resolve --innodb-flush-method=nosync \
+             --innodb-log-file-size=32M \
              --datadir={folder}/data --tmpdir={folder} \
              --extra-file={folder}/accounts.sql"],
     // `--no-defaults` has to come first.

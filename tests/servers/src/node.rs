@@ -12,6 +12,7 @@ use crate::folder::{Folder, is_in_use};
 use crate::port::Reservation;
 use crate::process::{children, inside, send, wait_until};
 use crate::server::{Setting, words};
+use crate::template::create_data;
 use crate::tools::{decoded, parse, run, tool};
 use crate::watchdog::NOTE;
 use crate::{Durability, Error, ErrorKind, Options, Product, Result, Server, Transport};
@@ -168,7 +169,7 @@ impl Node {
     }
 
     /// Returns a command with the server's folder and account.
-    fn command(&self, program: &str, arguments: &str) -> Command {
+    pub(crate) fn command(&self, program: &str, arguments: &str) -> Command {
         let mut command = tool(self.programs(), &[program]);
         command.args(words(arguments).map(|word| self.fill(word)));
         self.folder.settle(&mut command);
@@ -213,11 +214,18 @@ impl Node {
             self.folder.write(name, &text)?;
         }
         let certificates = if self.has_tls() { CERTIFICATES } else { &[] };
-        for line in certificates.iter().chain(self.server.setup) {
-            let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
-            run(&mut self.command(program, arguments))?;
-        }
-        Ok(())
+        certificates.iter().try_for_each(|line| self.run(line))?;
+        create_data(self)
+    }
+
+    /// Runs the commands that create its data.
+    pub(crate) fn set_up(&self) -> Result<()> {
+        self.server.setup.iter().try_for_each(|line| self.run(line))
+    }
+
+    fn run(&self, line: &str) -> Result<()> {
+        let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+        run(&mut self.command(program, arguments)).map(drop)
     }
 
     /// Starts it for the first time, without waiting.

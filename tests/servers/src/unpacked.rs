@@ -88,28 +88,32 @@ impl Unpacked {
             run(fetch.args([suites, packages])).map(drop)
         });
         let what = format!("{packages} of Debian {suites} cannot be fetched");
-        fetched.map_err(|error| Error::missing(what).with_source(error))
+        let fetched = fetched.map_err(|error| Error::missing(what).with_source(error));
+        fetched.map(drop)
     }
 }
 
-/// Creates the folder of that name in the [`cache`], if it is missing, in one process at a time.
-/// `make` gets a folder to work in and the one to fill.
-pub(crate) fn make_once(name: &str, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<()> {
-    let missing = || Error::missing("no folder to keep programs in: HOME is not set");
+/// Creates the folder of that name in the [`cache`], if it is missing, in one process at a time, and
+/// returns it. `make` gets a folder to work in and the one to fill.
+pub(crate) fn make_once(
+    name: &str,
+    make: impl FnOnce(&Path, &Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let missing = || Error::missing("no folder to keep programs or data in: HOME is not set");
     let path = cache().ok_or_else(missing)?.join(name);
     let what = || format!("cannot use {}", path.display());
     fs::create_dir_all(path.parent().unwrap_or(&path)).doing(what)?;
     let lock = File::create(path.with_extension("lock")).doing(what)?;
     lock.lock().doing(what)?;
     if path.is_dir() {
-        return Ok(());
+        return Ok(path);
     }
     let [work, fresh] = ["work", "new"].map(|end| path.with_extension(end));
     let made = make(&work, &fresh).and_then(|()| fs::rename(&fresh, &path).doing(what));
     for rest in [work, fresh] {
         let _ = fs::remove_dir_all(rest);
     }
-    made
+    made.map(|()| path)
 }
 
 /// Returns a folder that the servers' accounts can read, unlike root's home.

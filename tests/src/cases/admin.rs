@@ -10,9 +10,9 @@ use idem_core::{
     Checkpoint, ErrorKind, Failure, IdempotencyStoreExt as _, Key, Response, StalePolicy,
 };
 
-use super::promises::{admin, points};
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::{admin, points};
 use crate::failure::{ensure, ensure_eq};
 use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};

@@ -9,10 +9,10 @@ use idem_core::{
 };
 
 use super::admin::listed;
-use super::promises::{admin, points};
 use crate::cancel::{plan, polled};
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::{admin, points};
 use crate::failure::{ensure, ensure_eq};
 use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect, race};

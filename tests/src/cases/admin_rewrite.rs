@@ -6,10 +6,10 @@ use idem_core::{
     Claim, ErrorKind, FailedPolicy, Failure, FencingToken, Key, Metadata, Record, Response,
 };
 
-use super::promises::admin;
 use crate::cancel::{plan, polled};
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::admin;
 use crate::failure::{ensure, ensure_eq};
 use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect, race};

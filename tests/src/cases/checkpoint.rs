@@ -2,9 +2,9 @@
 
 use idem_core::{AttemptId, Checkpoint, Claim, FencingToken, Key, Response};
 
-use super::promises::points;
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::points;
 use crate::failure::ensure_eq;
 use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};

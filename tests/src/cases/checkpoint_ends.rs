@@ -5,9 +5,9 @@ use idem_core::{
 };
 
 use super::checkpoint::{last_is, point};
-use super::promises::points;
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::points;
 use crate::failure::ensure_eq;
 use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect};

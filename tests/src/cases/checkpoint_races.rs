@@ -5,11 +5,11 @@ use std::sync::Arc;
 use idem_core::{Checkpoint, Effect, IdempotencyStore, Response};
 
 use super::checkpoint::{last_is, point};
-use super::promises::points;
 use crate::cancel::{plan, polled};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
+use crate::expect::points;
 use crate::failure::{ensure, ensure_eq};
 use crate::faults::LosesAnswers;
 use crate::race::again;

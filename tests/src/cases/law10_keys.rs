@@ -4,8 +4,9 @@ use idem_core::{ClaimOutcome, ClaimRequest, Fingerprint, Key, Response};
 
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::{self, named};
 use crate::failure::{ensure, ensure_eq};
-use crate::{CaseResult, Context, expect};
+use crate::{CaseResult, Context};
 
 cases! { law 10:
     case_counts,
@@ -26,21 +27,6 @@ fn fingerprint(key: &Key) -> Fingerprint {
     Fingerprint::raw(key.hashed())
 }
 
-/// Returns the position and the text of a key, escaped; of a long one, the end of each part.
-fn named(at: usize, key: &Key) -> String {
-    let part = |text: &str| {
-        let escaped = text.escape_debug().to_string();
-        let skipped = escaped.chars().count().saturating_sub(40);
-        let dots = if skipped == 0 { "" } else { "…" };
-        format!(
-            "{dots}{}",
-            escaped.chars().skip(skipped).collect::<String>()
-        )
-    };
-    let parts = [key.scope(), key.operation(), key.id()].map(part);
-    format!("key {at} (\"{}\")", parts.join("\", \""))
-}
-
 /// Checks that each key is claimed, completed and read back independently of the others.
 async fn are_strangers(cx: &Context, keys: &[Key]) -> CaseResult {
     let mut claims = Vec::new();
@@ -58,9 +44,10 @@ async fn are_strangers(cx: &Context, keys: &[Key]) -> CaseResult {
             .complete(claim, &Response::new(200, at.to_string()), LONG)
             .await?;
     }
+    let other = cx.open().await?;
     for (at, claim) in claims.iter().enumerate() {
         let key = claim.key();
-        let record = expect::record(cx.open().await?.get(key).await?)?;
+        let record = expect::record(other.get(key).await?)?;
         let info = record.info();
         ensure_eq!(info.token, claim.token(), "token of {}", named(at, key));
         let written = fingerprint(key);
@@ -354,17 +341,4 @@ async fn the_longest_keys_differ_in_their_last_byte(cx: &Context) -> CaseResult 
         long(id - 1, "a"),
     )?);
     are_strangers(cx, &keys).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_named_by_its_escaped_text() {
-        let key = Key::new("a\u{202e}b", "o", format!("{}\"end", "x".repeat(99))).unwrap();
-        let dots = format!("…{}\\\"end", "x".repeat(35));
-        let expected = format!(r#"key 3 ("a\u{{202e}}b", "o", "{dots}")"#);
-        assert_eq!(named(3, &key), expected);
-    }
 }

@@ -10,10 +10,10 @@ use idem_core::{
 };
 
 use super::checkpoint::point;
-use super::promises::{marks, points};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
+use crate::expect::{marks, points};
 use crate::failure::{ensure, ensure_eq};
 use crate::proxy::Proxy;
 use crate::secrets::secret;

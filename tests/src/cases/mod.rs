@@ -32,7 +32,7 @@ mod law14_unknown;
 mod law15_reads;
 mod law16_bounded;
 mod locked_keys;
-pub(crate) mod promises;
+mod promises;
 mod secrets;
 mod watermark;
 mod watermark_ends;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use idem_core::limits::{MAX_RETENTION, MAX_VERSION};
 use idem_core::{Advance, Effect, ErrorKind, Key, Response};
 
-use super::promises::marks;
 use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
+use crate::expect::marks;
 use crate::failure::ensure_eq;
 use crate::faults::LosesAnswers;
 use crate::profile::libfaketime;

@@ -2,10 +2,10 @@
 
 use idem_core::{Advance, Key};
 
-use super::promises::marks;
 use super::watermark::{advance, mark_is, until_unmarked};
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::marks;
 use crate::failure::{ensure, ensure_eq};
 use crate::{CaseResult, Context, race};
 

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use idem_core::{Advance, Key};
 use rand::seq::SliceRandom;
 
-use super::promises::marks;
 use super::watermark::{advance, mark_is};
 use super::watermark_ends::expired;
 use crate::cancel::{plan, polled};
 use crate::case::cases;
 use crate::context::LONG;
+use crate::expect::marks;
 use crate::failure::{ensure, ensure_eq};
 use crate::race::again;
 use crate::worker::{Report, Step, Worker};

@@ -10,7 +10,7 @@ use idem_core::{Checkpoint, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore,
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{Job, Report, Step, VARIABLE, storm};
-use crate::cases::promises::{marks, points};
+use crate::expect::{marks, points};
 use crate::{CaseError, CaseResult, Target, race};
 
 /// Whether this program can act as a worker.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use idem_conformance::mutants::{Bug, MutantHarness, MutantStore};
 use idem_conformance::remote::{Lie, RemoteHarness};
-use idem_conformance::{Harness, Missing, Outcome, Settings, Target, run_all, worker};
+use idem_conformance::{Harness, Missing, Settings, Target, run_all, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use expected::{EXPECTED, REMOTE};
@@ -44,10 +44,9 @@ fn rejected_by(harness: impl Harness, which: Cases, expected: &[&str]) -> BTreeS
         Cases::All => true,
         Cases::Expected => expected.contains(&case),
     };
-    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
     let verdicts = run_all(&harness, &settings, CASES, is_run).into_iter();
     verdicts
-        .filter(|verdict| failed(&verdict.outcome))
+        .filter(|verdict| verdict.outcome.failure().is_some())
         .map(|verdict| verdict.case)
         .collect()
 }
@@ -102,7 +101,7 @@ fn trials(which: Cases, table: &Table) -> Vec<Trial> {
 fn every_case_passes() -> Result<(), Failed> {
     let harness: Arc<dyn Harness> = Arc::new(MutantHarness::new(Bug::None));
     for verdict in run_all(&harness, &Settings::new(), CASES, |_| true) {
-        if let Outcome::Failed(reason) = verdict.outcome {
+        if let Some(reason) = verdict.outcome.failure() {
             return Err(format!("{}: {reason}", verdict.case).into());
         }
     }

@@ -31,6 +31,7 @@ macro_rules! cases {
             law: $law,
             name: stringify!($name),
             needs: &[Promise::Transactions, $($(Promise::$need),+)?],
+            expensive: false,
             run: |cx| Box::pin($name(cx)),
         }),+];
     };

@@ -1,0 +1,143 @@
+//! The canonical form against the vectors of RFC 8785 and against another implementation.
+
+use idem_core::Fingerprint;
+use idem_core::fingerprint::{MAX_JSON_DEPTH, canonical_json};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn canonical(text: &str) -> String {
+    canonical_json(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn published_vectors_are_reproduced() {
+    for (input, output) in [
+        (
+            include_str!("../data/jcs/input/arrays.json"),
+            include_str!("../data/jcs/output/arrays.json"),
+        ),
+        (
+            include_str!("../data/jcs/input/french.json"),
+            include_str!("../data/jcs/output/french.json"),
+        ),
+        (
+            include_str!("../data/jcs/input/structures.json"),
+            include_str!("../data/jcs/output/structures.json"),
+        ),
+    ] {
+        assert_eq!(canonical(input), output);
+    }
+}
+
+#[test]
+fn names_are_sorted_by_utf16_code_units() {
+    // RFC 8785, 3.2.3
+    let text = r#"{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}"#;
+    let order = [
+        "Carriage Return",
+        "One",
+        "Control",
+        "Latin Small Letter O With Diaeresis",
+        "Euro Sign",
+        "Emoji: Grinning Face",
+        "Hebrew Letter Dalet With Dagesh",
+    ];
+    let result = canonical(text);
+    let places: Vec<_> = order
+        .iter()
+        .map(|name| result.find(name).unwrap())
+        .collect();
+    assert!(places.is_sorted(), "{result}");
+}
+
+#[test]
+fn ways_to_write_one_value_have_one_fingerprint() {
+    let of = |text: &str| Fingerprint::json(text).unwrap();
+    assert_eq!(of(r#"{"a":1,"b":2}"#), of("{ \"b\" : 2.0 ,\n\"a\":1e0}"));
+    assert_eq!(of(r#""\u0041\/""#), of(r#""A/""#));
+    assert_eq!(of(r#""\u20ac""#), of(r#""€""#));
+    assert_ne!(of(r#""é""#), of("\"e\u{301}\""), "text is not normalised");
+    assert_ne!(of("9007199254740993"), of("9007199254740992"));
+    assert_ne!(of("[1,2]"), of("[2,1]"));
+}
+
+#[test]
+fn a_document_without_canonical_form_is_refused_with_its_position() {
+    for (text, place) in [
+        (r#"{"a":1,"b":{"c":1,"c":1}}"#, "byte 11"),
+        (r#"{"a":1,"\u0061":2}"#, "byte 0"),
+        (r#"["x","\ud800"]"#, "byte 5"),
+        (r#"["\udc00\ud800"]"#, "byte 1"),
+        (r#"{"\ud800":1}"#, "byte 0"),
+        ("[1,]", "line 1, column 4"),
+        ("{\"secret-name\":01}", "line 1"),
+        ("", "line 1"),
+        ("1 2", "line 1"),
+        ("[1e99999999999999999999]", "byte 1"),
+    ] {
+        let error = canonical_json(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(place), "{text}: {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+    assert!(
+        canonical_json(b"\"\xff\"")
+            .unwrap_err()
+            .to_string()
+            .contains("byte 1")
+    );
+}
+
+#[test]
+fn nesting_is_limited_and_never_overflows_the_stack() {
+    let nested = |depth: usize| ["[".repeat(depth), "]".repeat(depth)].concat();
+    assert_eq!(canonical(&nested(MAX_JSON_DEPTH)), nested(MAX_JSON_DEPTH));
+    let error = canonical_json(nested(MAX_JSON_DEPTH + 1).as_bytes()).unwrap_err();
+    assert!(
+        error.to_string().contains("64 levels at byte 64"),
+        "{error}"
+    );
+    assert!(canonical_json(nested(1_000_000).as_bytes()).is_err());
+    let objects = ["{\"a\":".repeat(65), "1".into(), "}".repeat(65)].concat();
+    assert!(canonical_json(objects.as_bytes()).is_err());
+}
+
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-9_007_199_254_740_992_i64..=9_007_199_254_740_992).prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("integers above 2^53 differ by design", |number| {
+                number.is_finite() && number.abs() < 9e15
+            })
+            .prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..6)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_another_implementation(value in json()) {
+        let text = serde_json::to_string(&value).unwrap();
+        let theirs = serde_json_canonicalizer::to_string(&value).unwrap();
+        prop_assert_eq!(canonical(&text), theirs);
+    }
+
+    #[test]
+    fn canonical_text_is_a_fixed_point(value in json()) {
+        let once = canonical(&serde_json::to_string_pretty(&value).unwrap());
+        prop_assert_eq!(canonical(&once), once);
+    }
+
+    #[test]
+    fn any_bytes_give_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let _ = canonical_json(&bytes);
+    }
+}

@@ -1,0 +1,15 @@
+//! The crate's tests, in one program: each costs a link.
+
+mod batched;
+mod canonical_json;
+mod engine;
+mod ext;
+mod memory;
+#[cfg(all(feature = "toml", feature = "yaml", feature = "watch"))]
+mod policies;
+#[cfg(feature = "metrics")]
+mod prometheus;
+#[cfg(feature = "encryption")]
+mod protected;
+mod saga;
+mod single_flight;
