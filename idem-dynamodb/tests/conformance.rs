@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         Target::new("dynamodb", async || support::target()).with_cases(cases::ALL),
         Target::new("dynamodb-protected", async || {
             support::target().map(Protected::new)
-        }),
+        })
+        .derived(),
     ])
 }

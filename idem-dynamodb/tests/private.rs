@@ -10,11 +10,7 @@ use tokio::runtime::Runtime;
 const TABLE: &str = "idem_records";
 
 fn main() -> ExitCode {
-    let server = idem_servers::server("dynamodb");
-    let missing = server.map_or(true, |server| server.programs().is_none());
-    if missing {
-        eprintln!("ignored: no imitation of DynamoDB (`cargo xtask servers up dynamodb`)");
-    }
+    let missing = idem_servers::no_private("dynamodb");
     let name = "no_acknowledged_completion_is_lost_when_the_server_is_killed";
     let crash = Trial::test(name, || {
         let runtime = Runtime::new().map_err(|error| Failed::from(error.to_string()))?;

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Target::new("mongo", async || support::target()).with_cases(cases::ALL),
         Target::new("mongo-protected", async || {
             support::target().map(Protected::new)
-        }),
+        })
+        .derived(),
     ])
 }

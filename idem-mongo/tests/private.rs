@@ -20,10 +20,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const TTL_TIMEOUT: Duration = Duration::from_secs(150);
 
 fn main() -> ExitCode {
-    let missing = idem_servers::server("mongo").map_or(true, |server| server.programs().is_none());
-    if missing {
-        eprintln!("ignored: no mongod, nor a server like it (`cargo xtask servers up mongo`)");
-    }
+    let missing = idem_servers::no_private("mongo");
     let trials = [
         trial(
             "no_acknowledged_completion_is_lost_when_the_server_is_killed",

@@ -34,18 +34,20 @@ fn main() -> ExitCode {
     idem_conformance::main(vec![
         plain("mariadb").with_cases(cases::ALL),
         plain("mysql").with_cases(cases::ALL),
-        plain("mariadb-insert-first"),
-        plain("mysql-insert-first"),
-        plain("galera"),
-        plain("galera-node"),
+        plain("mariadb-insert-first").derived(),
+        plain("mysql-insert-first").derived(),
+        plain("galera").derived(),
+        plain("galera-node").derived(),
         Target::new("mariadb-one-lane", async || {
             target("mariadb").map(Batched::new)
-        }),
+        })
+        .derived(),
         Target::new("mariadb-protected", async || {
             target("mariadb").map(Protected::new)
-        }),
-        hostile("mariadb-hostile"),
-        hostile("mysql-hostile"),
+        })
+        .derived(),
+        hostile("mariadb-hostile").derived(),
+        hostile("mysql-hostile").derived(),
         driver("mariadb-sqlx", callers::SqlxMySql),
         #[cfg(feature = "diesel-async")]
         driver("mariadb-diesel-async", callers::DieselMySql),

@@ -23,10 +23,7 @@ const KEYS: usize = 60;
 const WRITERS: usize = 4;
 
 fn main() -> ExitCode {
-    let missing = idem_servers::server("galera").map_or(true, |server| server.programs().is_none());
-    if missing {
-        eprintln!("ignored: no Galera on this machine (`apt-get install mariadb-server galera-4`)");
-    }
+    let missing = idem_servers::no_private("galera");
     let trials = [
         trial("writers_on_all_nodes_have_one_winner_per_key", race),
         trial(

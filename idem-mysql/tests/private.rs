@@ -28,11 +28,7 @@ type Test = fn(&Runtime, &str) -> Result<(), BoxError>;
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for server in ["mariadb", "mysql"] {
-        let missing =
-            idem_servers::server(server).map_or(true, |server| server.programs().is_none());
-        if missing {
-            eprintln!("ignored: no {server} on this machine (`cargo xtask servers up {server}`)");
-        }
+        let missing = idem_servers::no_private(server);
         let tests: &[(&str, Test)] = &[
             ("hostile_defaults_of_the_server_change_nothing", hostile),
             (

@@ -23,10 +23,12 @@ fn main() -> ExitCode {
     }
     idem_conformance::main(vec![
         Target::new("postgres", async || direct()).with_cases(cases::ALL),
-        Target::new("pgbouncer", async || pooled()).with_cases(cases::ALL),
-        Target::new("postgres-one-lane", async || direct().map(Batched::new)),
-        Target::new("postgres-protected", async || direct().map(Protected::new)),
-        Target::new("postgres-hostile", hostile),
+        Target::new("pgbouncer", async || pooled())
+            .with_cases(cases::ALL)
+            .derived(),
+        Target::new("postgres-one-lane", async || direct().map(Batched::new)).derived(),
+        Target::new("postgres-protected", async || direct().map(Protected::new)).derived(),
+        Target::new("postgres-hostile", hostile).derived(),
         driven("postgres-sqlx", callers::SqlxPostgres, adapter, served()),
         #[cfg(feature = "tokio-postgres")]
         driven(

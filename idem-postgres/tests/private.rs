@@ -23,11 +23,7 @@ use tokio::runtime::Runtime;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn main() -> ExitCode {
-    let missing =
-        idem_servers::server("postgres").map_or(true, |server| server.programs().is_none());
-    if missing {
-        eprintln!("ignored: no PostgreSQL on this machine (`apt-get install postgresql`)");
-    }
+    let missing = idem_servers::no_private("postgres");
     let trials = [
         trial(
             "no_acknowledged_completion_is_lost_when_the_server_is_killed",
@@ -49,8 +45,7 @@ fn main() -> ExitCode {
             standby::answers_wait,
         ),
     ];
-    let no_pooler =
-        idem_servers::server("pgbouncer").map_or(true, |server| server.programs().is_none());
+    let no_pooler = idem_servers::no_private("pgbouncer");
     let poolers = [
         trial(
             "a_commit_whose_answer_a_pooler_has_lost_is_not_reported_as_undone",

@@ -18,9 +18,10 @@ fn main() -> ExitCode {
         plain("redis"),
         plain("valkey"),
         plain("redis-cluster"),
-        Target::new("redis-one-lane", async || target("redis").map(Batched::new)),
+        Target::new("redis-one-lane", async || target("redis").map(Batched::new)).derived(),
         Target::new("redis-protected", async || {
             target("redis").map(Protected::new)
-        }),
+        })
+        .derived(),
     ])
 }

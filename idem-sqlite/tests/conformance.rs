@@ -26,13 +26,16 @@ fn main() -> ExitCode {
         Target::new("sqlite", async || Ok(target("sqlite", Sqlite))).with_cases(cases::ALL),
         Target::new("sqlite-hostile", async || {
             Ok(target("sqlite-hostile", Hostile))
-        }),
+        })
+        .derived(),
         Target::new("sqlite-one-lane", async || {
             Ok(Batched::new(target("sqlite", Sqlite)))
-        }),
+        })
+        .derived(),
         Target::new("sqlite-protected", async || {
             Ok(Protected::new(target("sqlite", Sqlite)))
-        }),
+        })
+        .derived(),
         driven("sqlite-sqlx", callers::SqlxSqlite, || Ok(Sqlite), profile()),
         #[cfg(feature = "rusqlite")]
         driven(

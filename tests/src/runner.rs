@@ -1,5 +1,6 @@
 //! [`main`]: the test program of a backend.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -24,12 +25,19 @@ static ALONE: RwLock<()> = RwLock::new(());
 /// Runs every case against every target, as `cargo test` and nextest expect; it is the `main` of a
 /// test target with `harness = false`.
 ///
-/// Environment: `IDEM_BACKENDS` (the only targets to look for, separated by commas; `hybrid-*` means
-/// all with that prefix), `IDEM_REQUIRE` (targets whose absence is a failure, written alike),
-/// `IDEM_SEED` (a number), `IDEM_DEADLINE` (how long a case may take, in seconds; default: 600),
-/// `IDEM_DRAW` (a number) and `IDEM_DRAWN` (targets, written as above: of their
-/// [expensive](Case::expensive) cases only those run that the number [draws](drawn)),
-/// `IDEM_REPORT_DIR` (the folder for `<backend>.json`).
+/// Environment:
+///
+/// | variable | meaning |
+/// | --- | --- |
+/// | `IDEM_BACKENDS` | the only targets to look for, separated by commas; `hybrid-*` means all with that prefix |
+/// | `IDEM_ALL` | set: [derived](Target::derived) targets run, too |
+/// | `IDEM_REQUIRE` | targets whose absence is a failure, written as `IDEM_BACKENDS` |
+/// | `IDEM_SEED` | a number for what cases draw at random |
+/// | `IDEM_DEADLINE` | how long a case may take, in seconds; default: 600 |
+/// | `IDEM_DRAW` | a number: of the [expensive](Case::expensive) cases of derived targets, only those run that it [draws](drawn) |
+/// | `IDEM_DRAWN` | other targets of which the same is true, written as `IDEM_BACKENDS` |
+/// | `IDEM_DONE` | a file with a line `<target>::<case>` for each case that is left out, because it passed before |
+/// | `IDEM_REPORT_DIR` | the folder for `<target>.json` |
 ///
 /// A case that met the deadline, or in which no call was answered for 30 s, runs once more, alone,
 /// with the same seed. If it passes then, it counts as passed and is reported as slow. A case that
@@ -55,22 +63,24 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
         }
     };
     let mut arguments = Arguments::from_args();
-    let (settings, draw) = match settings().and_then(|settings| Ok((settings, Draw::find()?))) {
-        Ok(found) => found,
-        Err(message) => {
-            eprintln!("{message}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let (settings, left_out) =
+        match settings().and_then(|settings| Ok((settings, LeftOut::find()?))) {
+            Ok(found) => found,
+            Err(message) => {
+                eprintln!("{message}");
+                return ExitCode::FAILURE;
+            }
+        };
     let wanted = std::env::var("IDEM_BACKENDS").ok();
+    let all = std::env::var_os("IDEM_ALL").is_some();
+    let left_out = Arc::new(left_out);
     let suites: Vec<_> = targets
         .iter()
-        .filter(|target| {
-            wanted
-                .as_deref()
-                .is_none_or(|wanted| is_among(target.name(), wanted))
+        .filter(|target| match wanted.as_deref() {
+            Some(wanted) => is_among(target.name(), wanted),
+            None => all || !target.is_derived,
         })
-        .map(|target| Arc::new(runtime.block_on(Suite::find(target, draw.as_ref()))))
+        .map(|target| Arc::new(runtime.block_on(Suite::find(target, &left_out))))
         .collect();
     let threads = suites.iter().filter_map(|suite| suite.slots()).min();
     arguments.test_threads = arguments.test_threads.or(threads).or(Some(THREADS));
@@ -99,18 +109,40 @@ fn settings() -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// A draw among the expensive cases of some targets.
-#[derive(Clone)]
-struct Draw {
-    seed: u64,
-    rows: String,
+/// What a run leaves out.
+#[derive(Default)]
+struct LeftOut {
+    /// The seed that draws among the expensive cases.
+    seed: Option<u64>,
+    /// The targets of which it draws, beside derived ones.
+    drawn: String,
+    /// The cases that passed before, with their targets.
+    done: BTreeSet<String>,
 }
 
-impl Draw {
-    fn find() -> Result<Option<Self>, String> {
-        let rows = std::env::var("IDEM_DRAWN").unwrap_or_default();
-        let seed = number("IDEM_DRAW")?;
-        Ok(seed.map(|seed| Self { seed, rows }))
+impl LeftOut {
+    fn find() -> Result<Self, String> {
+        let done = match std::env::var_os("IDEM_DONE").map(PathBuf::from) {
+            Some(file) => std::fs::read_to_string(&file)
+                .map_err(|error| format!("IDEM_DONE: {}: {error}", file.display()))?,
+            None => String::new(),
+        };
+        Ok(Self {
+            seed: number("IDEM_DRAW")?,
+            drawn: std::env::var("IDEM_DRAWN").unwrap_or_default(),
+            done: done.lines().map(str::to_owned).collect(),
+        })
+    }
+
+    /// Returns why a case of this target is left out.
+    fn reason(&self, target: &str, is_derived: bool, case: &Case) -> Option<String> {
+        let name = case.full_name();
+        if self.done.contains(&format!("{target}::{name}")) {
+            return Some("it passed before (IDEM_DONE)".to_owned());
+        }
+        let is_drawn_from = case.expensive && (is_derived || is_among(target, &self.drawn));
+        let seed = self.seed.filter(|_| is_drawn_from)?;
+        (!drawn(seed, target, &name)).then(|| format!("not drawn by seed {seed} (IDEM_DRAW)"))
     }
 }
 
@@ -146,13 +178,13 @@ struct Suite {
     broken: Option<String>,
     own_cases: &'static [Case],
     only: Option<Promise>,
-    /// The seed of the draw among its expensive cases.
-    draw: Option<u64>,
+    is_derived: bool,
+    left_out: Arc<LeftOut>,
     tally: Tally,
 }
 
 impl Suite {
-    async fn find(target: &Target, draw: Option<&Draw>) -> Self {
+    async fn find(target: &Target, left_out: &Arc<LeftOut>) -> Self {
         let found = target.find().await;
         let product = match &found {
             Ok(harness) => Some(harness.product().await.map_err(|error| error.to_string())),
@@ -175,9 +207,8 @@ impl Suite {
             broken,
             own_cases: target.own_cases,
             only: target.only,
-            draw: draw
-                .filter(|draw| is_among(target.name(), &draw.rows))
-                .map(|draw| draw.seed),
+            is_derived: target.is_derived,
+            left_out: Arc::clone(left_out),
             tally: Tally::default(),
         }
     }
@@ -253,15 +284,9 @@ impl Suite {
             Err(missing) => Some(missing.to_string()),
             Ok(harness) => {
                 let lacks = case.lacks(&harness.profile()).map(Promise::reason);
-                lacks.or_else(|| self.not_drawn(case))
+                lacks.or_else(|| self.left_out.reason(&self.name, self.is_derived, case))
             }
         }
-    }
-
-    fn not_drawn(&self, case: &Case) -> Option<String> {
-        let seed = self.draw.filter(|_| case.expensive)?;
-        let is_drawn = drawn(seed, &self.name, &case.full_name());
-        (!is_drawn).then(|| format!("not drawn by seed {seed}"))
     }
 
     fn runner(

@@ -36,6 +36,7 @@ pub struct Target {
     factory: Factory,
     pub(crate) own_cases: &'static [Case],
     pub(crate) only: Option<Promise>,
+    pub(crate) is_derived: bool,
 }
 
 impl Target {
@@ -56,6 +57,7 @@ impl Target {
             factory: Box::new(factory),
             own_cases: &[],
             only: None,
+            is_derived: false,
         }
     }
 
@@ -71,6 +73,14 @@ impl Target {
     #[must_use]
     pub fn with_only(mut self, promise: Promise) -> Self {
         self.only = Some(promise);
+        self
+    }
+
+    /// Marks a target that differs from another one only in what is around the store, such as a
+    /// wrapper, a driver or settings. It runs where `IDEM_ALL` is set or `IDEM_BACKENDS` names it.
+    #[must_use]
+    pub fn derived(mut self) -> Self {
+        self.is_derived = true;
         self
     }
 

@@ -122,10 +122,10 @@ impl<H: Harness> Harness for Shared<H> {
 fn main() -> ExitCode {
     let memory = Target::new("memory", || async { Ok(Memory::default()) });
     let remote = Target::new("remote", remote);
-    let shared = Target::new("single-flight", shared);
+    let shared = Target::new("single-flight", shared).derived();
     let one_lane = || async { Ok(Batched::new(Memory::default())) };
-    let one_lane = Target::new("memory-one-lane", one_lane);
+    let one_lane = Target::new("memory-one-lane", one_lane).derived();
     let protected = || async { Ok(Protected::new(Memory::default())) };
-    let protected = Target::new("memory-protected", protected);
+    let protected = Target::new("memory-protected", protected).derived();
     conformance(vec![memory, remote, shared, one_lane, protected])
 }

@@ -52,11 +52,7 @@ const TESTS: &[(&str, Test)] = &[
 ];
 
 fn main() -> ExitCode {
-    let missing =
-        idem_servers::server("redis-cluster").map_or(true, |server| server.programs().is_none());
-    if missing {
-        eprintln!("ignored: no Redis on this machine (`cargo xtask servers up redis-cluster`)");
-    }
+    let missing = idem_servers::no_private("redis-cluster");
     let trials = TESTS.iter().map(|(name, test)| {
         let trial = trial((*name).to_owned(), test);
         trial.with_ignored_flag(missing)

@@ -98,11 +98,7 @@ const PAIRS: &[(&str, Test)] = &[
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for (server, tests) in [("redis", EACH), ("valkey", EACH), ("redis", PAIRS)] {
-        let missing =
-            idem_servers::server(server).map_or(true, |server| server.programs().is_none());
-        if missing {
-            eprintln!("ignored: no {server} on this machine (`cargo xtask servers up {server}`)");
-        }
+        let missing = idem_servers::no_private(server);
         trials.extend(tests.iter().map(|(name, test)| {
             let trial: Trial = trial(format!("{server}::{name}"), |runtime| test(runtime, server));
             trial.with_ignored_flag(missing)

@@ -71,6 +71,19 @@ pub fn start_private_cluster(name: &str, options: &Options) -> Result<Cluster> {
     cluster.ok_or_else(|| Error::failed(format!("{name} is not a cluster")))
 }
 
+/// Returns whether tests that start servers of this kind, each its own, cannot run, and prints why:
+/// they take long, so they run only where `IDEM_ALL` is set; and they need its programs.
+pub fn no_private(name: &str) -> bool {
+    let is_here = server(name).is_ok_and(|server| server.programs().is_some());
+    let reason = match std::env::var_os("IDEM_ALL") {
+        None => "tests that start servers of their own run where IDEM_ALL=1 is set".to_owned(),
+        Some(_) if is_here => return false,
+        Some(_) => format!("no {name} on this machine (`cargo xtask servers up {name}`)"),
+    };
+    eprintln!("ignored: {reason}");
+    true
+}
+
 /// Gets a server from the first source that has it.
 ///
 /// The search continues after a source without a server. A server that does not work is an error if

@@ -74,7 +74,7 @@ mod watchdog;
 
 pub use cluster::Cluster;
 pub use error::{Error, ErrorKind, Result};
-pub use finder::{Finder, Source, start_private, start_private_cluster};
+pub use finder::{Finder, Source, no_private, start_private, start_private_cluster};
 pub use instance::Instance;
 pub use options::{Durability, Options, Transport};
 pub use packages::{install, is_installed};

@@ -1,7 +1,6 @@
 //! Every mutant is rejected, by the cases made for it: one trial for each.
 //!
-//! A trial that runs alone, as under nextest, runs those cases. The whole program runs all cases
-//! and prints how many reject each mutant.
+//! With `IDEM_MUTANTS=1` every mutant meets all cases, and a table says how many reject each.
 
 mod expected;
 
@@ -125,6 +124,9 @@ fn print(table: &Table) {
     }
 }
 
+/// With this variable, each mutant meets every case, and a table says how many reject it.
+const ALL_CASES: &str = "IDEM_MUTANTS";
+
 fn main() -> ExitCode {
     let target = Target::new("remote", || async {
         RemoteHarness::start(|| MutantStore::new(Bug::None))
@@ -137,12 +139,16 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(Some(MUTANTS));
     let table = Table::default();
-    let which = match arguments.exact {
-        true => Cases::Expected,
-        false => Cases::All,
-    };
-    let conclusion = libtest_mimic::run(&arguments, trials(which, &table));
-    if !arguments.list && !arguments.exact {
+    let all = std::env::var_os(ALL_CASES).is_some();
+    let which = if all { Cases::All } else { Cases::Expected };
+    let is_wanted = all || std::env::var_os("IDEM_ALL").is_some();
+    if !is_wanted {
+        eprintln!("ignored: mutants run where IDEM_ALL=1 or {ALL_CASES}=1 is set");
+    }
+    let trials = trials(which, &table).into_iter();
+    let trials = trials.map(|trial| trial.with_ignored_flag(!is_wanted));
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if all && !arguments.list {
         print(&table);
     }
     conclusion.exit_code()

@@ -397,5 +397,6 @@ pub fn driven<C: Calls>(
             Ok(Suite::new(name, driven, profile))
         }
     });
-    target.with_only(Promise::Transactions).with_cases(CASES)
+    let target = target.with_only(Promise::Transactions).with_cases(CASES);
+    target.derived()
 }
