@@ -5,13 +5,10 @@ use std::process::Command;
 
 use crate::ci::Draw;
 use crate::step::{self, cargo, output};
-use crate::{Result, budgets, tools, workspace};
+use crate::{Result, budgets, prove, tools, workspace};
 
 /// The program of a contender in the benchmarks, which has a workspace of its own.
 pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
-
-/// The workspace of faults, campaigns and fuzzing.
-const LAB: &str = "lab/Cargo.toml";
 
 /// The release of cargo-deny.
 const DENY: &str = "0.20.2";
@@ -57,10 +54,10 @@ const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 /// Runs the checks that compile nothing.
 pub(crate) fn quick() -> Result<bool> {
     let mut hold = step::run("format", &mut cargo("fmt --all --check"))?;
-    for manifest in [RIVAL, LAB] {
-        let mut format = cargo("fmt --all --check --manifest-path");
-        hold &= step::run(&format!("format of {manifest}"), format.arg(manifest))?;
-    }
+    let mut rival = cargo("fmt --check --manifest-path");
+    hold &= step::run("format of benches/idempotent", rival.arg(RIVAL))?;
+    let mut lab = cargo("fmt --check --package idem-prove --package idem-fuzz --manifest-path");
+    hold &= step::run("format of lab", lab.arg(prove::MANIFEST))?;
     for (what, wrong) in [
         ("budgets", budgets::exceeded()?),
         ("rust-version", too_new()?),
@@ -86,6 +83,12 @@ pub(crate) fn rest(members: &Members<'_>) -> Result<bool> {
         rival.args(["--manifest-path", RIVAL, "--target-dir"]);
         rival.arg(&workspace::members()?.target_directory);
         hold &= step::run("clippy of benches/idempotent", rival.args(DENY_WARNINGS))?;
+    }
+    if members.is_checked("lab") {
+        let mut lab = cargo("clippy --quiet --workspace --all-targets --locked");
+        lab.args(["--manifest-path", prove::MANIFEST, "--target-dir"]);
+        lab.arg(&workspace::members()?.target_directory);
+        hold &= step::run("clippy of lab", lab.args(DENY_WARNINGS))?;
     }
     hold &= dependencies()?;
     hold &= archives()?;
@@ -204,6 +207,13 @@ fn dependencies() -> Result<bool> {
         "sources",
     ]);
     let mut hold = step::run("cargo-deny", &mut rules)?;
+    let mut lab = Command::new(&deny);
+    lab.args(["--log-level", "error", "--manifest-path", prove::MANIFEST]);
+    lab.args(["check", "--config", "deny.toml"]);
+    hold &= step::run(
+        "cargo-deny of lab",
+        lab.args(["bans", "licenses", "sources"]),
+    )?;
     match output(Command::new(&deny).args(["fetch", "db"])) {
         Ok(_) => {
             let mut advisories = Command::new(&deny);
