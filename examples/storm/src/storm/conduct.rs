@@ -180,7 +180,7 @@ async fn end_is_wanted() {
 /// error now and then. A failed write of progress does not stop the run.
 async fn show_progress(storm: &Storm) -> Infallible {
     let total = storm.plan.deliveries.len() as u64;
-    let bar = stderr().is_terminal().then_some(Bar);
+    let bar = stderr().is_terminal().then(|| Bar);
     let start = Instant::now();
     let mut next_line = FIRST_LINE;
     loop {
