@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use idem_core::BoxError;
-use indicatif::HumanCount;
 
 /// Returns the exit status: 0 if everything was as expected, 1 if not; 2, with the reason on
 /// standard error, if the run could not be made.
@@ -24,6 +23,23 @@ pub fn exit(program: &str, ran: Result<bool, BoxError>) -> ExitCode {
 pub fn conclude(as_expected: bool, yes: &str, no: &str) -> bool {
     println!("\n{}", if as_expected { yes } else { no });
     as_expected
+}
+
+/// A number with its thousands apart: `1,234`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count(pub(crate) u64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (position, digit) in digits.chars().enumerate() {
+            if position > 0 && (digits.len() - position) % 3 == 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
 }
 
 /// A heading, a table, and the errors that were found.
@@ -47,7 +63,7 @@ impl Report {
 
     /// Adds a count, with a remark.
     pub fn count(&mut self, label: &str, number: u64, remark: &str) {
-        self.rows(&format!("{label}\t{}\t{remark}", HumanCount(number)));
+        self.rows(&format!("{label}\t{}\t{remark}", Count(number)));
     }
 
     /// Adds a duration, with a remark.
@@ -126,6 +142,15 @@ mod tests {
         assert_eq!(
             report.to_string(),
             "Head\n\n  requests  1,234,567\n  p50         3.00 ms  é\n"
+        );
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        let shown = [0, 999, 1_000, 23_456, 123_456, 1_234_567].map(|n| Count(n).to_string());
+        assert_eq!(
+            shown,
+            ["0", "999", "1,000", "23,456", "123,456", "1,234,567"]
         );
     }
 

@@ -1,13 +1,12 @@
 //! The parent: from the options to the report.
 
 use std::convert::Infallible;
-use std::io::{Write, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use super::args::Args;
 use super::audit::audit;
@@ -20,6 +19,7 @@ use super::report::Report;
 use super::seat::Seat;
 use super::stop::{OrStop, Stop, chain};
 use super::tally::Tally;
+use crate::report::Count;
 
 /// The maximum number of connections to a server, of a process and of all together: PostgreSQL's
 /// usual limit is 100.
@@ -28,7 +28,10 @@ const MAX_CONNECTIONS: (u32, u32) = (8, 64);
 /// How often the bar changes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often a line is written without a terminal.
+/// When the first line is written without a terminal.
+const FIRST_LINE: Duration = Duration::from_secs(1);
+
+/// How often one is written after it.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Makes a run and reports it.
@@ -149,7 +152,7 @@ async fn deliver(args: &Args, storm: &Storm) -> Result<(), Stop> {
     if answered == 0 {
         return Err(stop);
     }
-    let (answered, all) = (HumanCount(answered), HumanCount(deliveries as u64));
+    let (answered, all) = (Count(answered), Count(deliveries as u64));
     Err(stop.after(format!("{answered} of {all} deliveries")))
 }
 
@@ -174,31 +177,43 @@ async fn end_is_wanted() {
 }
 
 /// Shows a bar on a terminal, until the future is dropped; otherwise writes a line on standard
-/// error now and then.
+/// error now and then. A failed write of progress does not stop the run.
 async fn show_progress(storm: &Storm) -> Infallible {
     let total = storm.plan.deliveries.len() as u64;
-    let bar = ProgressBar::new(total);
-    if let Ok(style) = ProgressStyle::with_template(
-        "{bar:30.cyan/dim} {percent:>3} %  {human_pos}/{human_len}  {msg}  {elapsed}",
-    ) {
-        bar.set_style(style);
-    }
-    let mut next_line = Instant::now() + PERIOD;
+    let bar = stderr().is_terminal().then(|| Bar);
+    let start = Instant::now();
+    let mut next_line = FIRST_LINE;
     loop {
         tokio::time::sleep(TICK).await;
         let counts = |tally: &mut Tally| (tally.answered, tally.fresh, tally.all_crashes());
         let (answered, effects, crashes) = storm.with_tally(counts);
-        let (effects, crashes) = (HumanCount(effects), HumanCount(crashes));
-        bar.set_position(answered);
-        bar.set_message(format!("effects {effects}  crashes {crashes}"));
-        if bar.is_hidden() && Instant::now() >= next_line {
-            next_line += PERIOD;
-            let (answered, total) = (HumanCount(answered), HumanCount(total));
-            // A failed write of progress does not stop the run.
-            let _ = writeln!(
+        let share = answered * 100 / total;
+        let [answered, total, effects, crashes] = [answered, total, effects, crashes].map(Count);
+        let counts =
+            format!("{answered} of {total} deliveries, {effects} effects, {crashes} crashes");
+        let elapsed = start.elapsed();
+        if bar.is_some() {
+            let full = "█".repeat(share as usize / 4);
+            let seconds = elapsed.as_secs();
+            let _ = write!(
                 stderr(),
-                "storm: {answered} of {total} deliveries, {effects} effects, {crashes} crashes"
+                "\r{full:░<25} {share:>3} %  {counts}  {seconds} s{TO_END}"
             );
+        } else if elapsed >= next_line {
+            next_line += PERIOD;
+            let _ = writeln!(stderr(), "storm: {counts}");
         }
+    }
+}
+
+/// Clears the rest of the line (ECMA-48, EL).
+const TO_END: &str = "\x1b[K";
+
+/// A bar on the terminal; its line is cleared when it is dropped.
+struct Bar;
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        let _ = write!(stderr(), "\r{TO_END}");
     }
 }

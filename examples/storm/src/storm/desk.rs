@@ -9,7 +9,6 @@ use idem_core::{
     BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Fingerprint, IdempotencyStoreExt as _,
     Response,
 };
-use idem_queue::Backoff;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep};
 
@@ -28,6 +27,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a delivery may wait for an unreachable store or for the holder of its key.
 pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The pauses before a claim is repeated: they double.
+const MIN_PAUSE: Duration = Duration::from_millis(2);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum duration of the work, in milliseconds.
 const MAX_WORK: u64 = 4;
@@ -165,9 +168,8 @@ impl Desk {
     ) -> Result<End, BoxError> {
         let store = self.backend.store();
         let deadline = Instant::now() + RETRY_TIMEOUT;
-        let backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
         let mut request = self.request(order, fingerprint)?;
-        let (mut pauses, mut waited, mut fenced) = (0, false, 0);
+        let (mut pause, mut waited, mut fenced) = (MIN_PAUSE, false, 0);
         let (outcome, response) = loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -202,8 +204,9 @@ impl Desk {
                     return Err("a failure was found; none is recorded".into());
                 }
             };
-            pauses += 1;
-            sleep(backoff.after(pauses).min(max_pause)).await;
+            // Drawn, so that deliveries that failed together do not come back together.
+            sleep(rand::random_range(pause / 2..=pause).min(max_pause)).await;
+            pause = MAX_PAUSE.min(pause * 2);
         };
         Ok(End {
             outcome,

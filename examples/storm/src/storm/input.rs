@@ -7,12 +7,12 @@ use std::str::FromStr;
 
 use idem_core::fingerprint::canonical_json;
 use idem_core::{BoxError, Fingerprint, Key};
-use indicatif::HumanCount;
 use serde_json::value::RawValue;
 
 use super::args::Args;
 use super::plan::{self, Workload};
 use super::stop::{OrStop, Stop};
+use crate::report::Count;
 
 /// The scope of all requests.
 const SCOPE: &str = "storm";
@@ -57,7 +57,7 @@ pub(crate) fn read(input: &str, args: &Args) -> Result<Workload, Stop> {
     let mut bytes = Vec::new();
     let read = reader.take(MAX_INPUT + 1).read_to_end(&mut bytes);
     if read.or_stop(format!("{name} cannot be read"))? as u64 > MAX_INPUT {
-        let limit = HumanCount(MAX_INPUT);
+        let limit = Count(MAX_INPUT);
         return Err(Stop::new(format!(
             "{name} has more than {limit} bytes; use a part of it"
         )));

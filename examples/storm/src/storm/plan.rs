@@ -5,7 +5,6 @@ use std::collections::{HashMap, VecDeque};
 
 use idem_core::Fingerprint;
 use idem_core::fingerprint::canonical_json;
-use indicatif::HumanCount;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -15,6 +14,7 @@ use super::args::Args;
 use super::input::Event;
 use super::probe::Point;
 use super::stop::{OrStop, Stop};
+use crate::report::Count;
 
 /// The maximum number of deliveries of a run: they fit into memory with a margin.
 const MAX_DELIVERIES: u64 = 50_000_000;
@@ -221,7 +221,7 @@ pub(crate) fn check_size(lines: u64, args: &Args) -> Result<(), Stop> {
     }
     Err(Stop::new(format!(
         "that makes more than {} deliveries; lower --requests or --retries, or use a part of the input",
-        HumanCount(MAX_DELIVERIES)
+        Count(MAX_DELIVERIES)
     )))
 }
 

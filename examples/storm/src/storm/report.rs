@@ -5,7 +5,6 @@ use std::io::{Write, stdout};
 use std::time::Duration;
 
 use idem_core::Fingerprint;
-use indicatif::HumanCount;
 use serde_json::{Value, json};
 
 use super::args::Args;
@@ -13,7 +12,7 @@ use super::audit::{Audit, Violation};
 use super::plan::Workload;
 use super::probe::Point;
 use super::tally::Tally;
-use crate::report::Report as Table;
+use crate::report::{Count, Report as Table};
 
 /// The maximum number of keys at fault that are listed.
 const MAX_LISTED: usize = 20;
@@ -75,17 +74,17 @@ impl Report {
              waits\t{}\tmet a request that was being worked on\n\
              takeovers\t{}\tof a claim whose lease had ended\n\
              crashes\t{}\t{}",
-            HumanCount(self.requests()),
+            Count(self.requests()),
             self.about_requests(),
-            HumanCount(tally.answered),
-            HumanCount(tally.per_second().round() as u64),
-            HumanCount(audit.effects),
+            Count(tally.answered),
+            Count(tally.per_second().round() as u64),
+            Count(audit.effects),
             self.about_effects(),
-            HumanCount(tally.replays),
-            HumanCount(tally.conflicts),
-            HumanCount(tally.waits),
-            HumanCount(audit.takeovers),
-            HumanCount(tally.all_crashes()),
+            Count(tally.replays),
+            Count(tally.conflicts),
+            Count(tally.waits),
+            Count(audit.takeovers),
+            Count(tally.all_crashes()),
             self.about_crashes(),
         ));
         let [median, slow] = [0.50, 0.99].map(|quantile| tally.latency(quantile));
@@ -130,7 +129,7 @@ impl Report {
         let counts = names.chain(["not planned"]).zip(self.tally.crashes);
         let remarks: Vec<String> = counts
             .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| format!("{name} {}", HumanCount(count)))
+            .map(|(name, count)| format!("{name} {}", Count(count)))
             .collect();
         remarks.join(", ")
     }
@@ -142,14 +141,14 @@ impl Report {
         }
         let mut text = format!(
             "VIOLATED for {} of {}:\n",
-            HumanCount(violations.len() as u64),
+            Count(violations.len() as u64),
             count(self.requests(), "request")
         );
         for Violation { key, reason, .. } in self.listed() {
             text += &format!("  {key}: {reason}\n");
         }
         if violations.len() > MAX_LISTED {
-            let more = HumanCount((violations.len() - MAX_LISTED) as u64);
+            let more = Count((violations.len() - MAX_LISTED) as u64);
             text += &format!("  and {more} more\n");
         }
         text
@@ -200,7 +199,7 @@ impl Report {
 /// `1 request`, `2 requests`.
 fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", HumanCount(number))
+    format!("{} {thing}{plural}", Count(number))
 }
 
 /// Milliseconds with three digits after the point.

@@ -1,12 +1,11 @@
 //! [`Seat`]: where a run stores its data.
 
+use std::fs::DirBuilder;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use idem_sqlite::sqlx::sqlite::SqliteConnectOptions;
-use idem_stores::ServerUrl;
-use tempfile::TempDir;
 
 use super::backend::{Location, foreign};
 use super::stop::{OrStop, Stop};
@@ -18,7 +17,7 @@ pub(crate) struct Seat {
     /// The URL without a password.
     pub(crate) shown: String,
     /// The temporary folder, which is removed when it is dropped.
-    folder: Option<TempDir>,
+    folder: Option<Folder>,
     /// The SQLite file, and whether it existed before.
     file: Option<(PathBuf, bool)>,
 }
@@ -38,11 +37,8 @@ impl Seat {
         let url = match store {
             Some(store) => store.to_owned(),
             None => {
-                let made = tempfile::Builder::new()
-                    .prefix(&format!("idem-{program}-"))
-                    .tempdir()
-                    .or_stop("no temporary folder can be made")?;
-                let folder = folder.insert(made).path();
+                let made = Folder::create(program).or_stop("no temporary folder can be made")?;
+                let folder = &folder.insert(made).path;
                 match foreign::name() {
                     Some(name) => format!("{name}:{}", folder.display()),
                     None => {
@@ -81,7 +77,7 @@ impl Seat {
     /// Keeps the data, and returns its location.
     pub(crate) fn keep(&mut self) -> String {
         if let Some(folder) = &mut self.folder {
-            folder.disable_cleanup(true);
+            folder.is_kept = true;
         }
         self.place()
     }
@@ -123,6 +119,35 @@ impl Seat {
                 // A missing file need not be removed.
                 let _ = std::fs::remove_file(file);
             }
+        }
+    }
+}
+
+/// A temporary folder, which only this user may read.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Folder {
+    fn create(program: &str) -> std::io::Result<Self> {
+        let name = format!("idem-{program}-{:016x}", rand::random::<u64>());
+        let path = std::env::temp_dir().join(name);
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&path)?;
+        let is_kept = false;
+        Ok(Self { path, is_kept })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // The system removes the folder some day.
+            let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
@@ -185,7 +210,7 @@ impl Product {
         };
         Stop::new(format!(
             "--store: this program is built without the feature `{feature}`; add it, as in \
-             `cargo run --release -p idem-storm --features {feature} -- --store URL`"
+             `cargo run -p idem-storm --features {feature} -- --store URL`"
         ))
     }
 }
@@ -206,7 +231,11 @@ fn is_database(url: &str) -> bool {
 
 /// Returns `host:port/database` of a server's URL, or of each node's.
 pub(crate) fn without_credentials(urls: &str) -> String {
-    ServerUrl::from(urls).without_credentials()
+    #[cfg(feature = "server")]
+    return idem_stores::ServerUrl::from(urls).without_credentials();
+    // A program without servers opens none of them.
+    #[cfg(not(feature = "server"))]
+    urls.split(':').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

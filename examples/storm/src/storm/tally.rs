@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use idem_core::Fingerprint;
 
 use super::probe::Point;
@@ -30,7 +29,7 @@ pub(crate) struct Tally {
     pub(crate) fenced: u64,
     /// The crashes at each [`Point`]; the last: not planned.
     pub(crate) crashes: [u64; 5],
-    latencies: Histogram<u64>,
+    latencies: Vec<Duration>,
     start: Instant,
     /// The time until the last answer.
     pub(crate) elapsed: Duration,
@@ -47,9 +46,7 @@ impl Tally {
             waits: 0,
             fenced: 0,
             crashes: [0; 5],
-            // Microseconds up to an hour, three digits.
-            latencies: Histogram::new_with_bounds(1, 3_600_000_000, 3)
-                .expect("the bounds are valid"),
+            latencies: Vec::with_capacity(deliveries),
             start: Instant::now(),
             elapsed: Duration::ZERO,
         }
@@ -74,13 +71,18 @@ impl Tally {
             Outcome::Replay => &mut self.replays,
             Outcome::Conflict => &mut self.conflicts,
         } += 1;
-        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        self.latencies.saturating_record(micros);
+        self.latencies.push(latency);
         self.elapsed = self.start.elapsed();
     }
 
+    /// Returns the latency that this part of the deliveries did not exceed.
     pub(crate) fn latency(&self, quantile: f64) -> Duration {
-        Duration::from_micros(self.latencies.value_at_quantile(quantile))
+        let mut latencies = self.latencies.clone();
+        let rank = (latencies.len() as f64 * quantile).ceil() as usize;
+        match rank.checked_sub(1) {
+            Some(index) => *latencies.select_nth_unstable(index).1,
+            None => Duration::ZERO,
+        }
     }
 
     pub(crate) fn per_second(&self) -> f64 {

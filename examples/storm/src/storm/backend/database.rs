@@ -88,7 +88,7 @@ macro_rules! transactional {
 /// Implements [`Backend`](super::Backend) for a database that sqlx reaches, with the types of the
 /// ledger's columns and the sign of a statement's parameter.
 ///
-/// It has the fields `adapter`, `store` and `ledger`, the name of the table, and a method
+/// It has the fields `store` and `ledger`, the name of the table, and the methods `product` and
 /// `remove_all`. The column `n` keeps the order, and `entry` holds an effect as JSON. No constraint
 /// makes effects unique: a second one has to be visible, not refused.
 macro_rules! sql_database {
@@ -104,7 +104,6 @@ macro_rules! sql_database {
 
         const _: () = {
             use idem_core::BoxError;
-            use idem_stores::Adapter as _;
             use $driver::Transactions;
             use $driver::sqlx::{AssertSqlSafe, query, query_scalar, raw_sql};
 
@@ -113,11 +112,6 @@ macro_rules! sql_database {
             impl $database {
                 fn transactions(&self) -> Transactions {
                     Transactions::new(self.store.pool().clone())
-                }
-
-                async fn product(&self) -> Result<String, BoxError> {
-                    let (product, version) = self.adapter.product().await?;
-                    Ok(format!("{product} {version}"))
                 }
 
                 async fn run(&self, sql: String) -> Result<(), BoxError> {

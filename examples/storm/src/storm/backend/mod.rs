@@ -14,13 +14,7 @@ mod mysql;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(
-    feature = "mongo",
-    feature = "mssql",
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis"
-))]
+#[cfg(feature = "server")]
 mod server;
 mod sqlite;
 

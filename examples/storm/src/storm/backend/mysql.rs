@@ -46,6 +46,11 @@ impl MySql {
         })
     }
 
+    async fn product(&self) -> Result<String, BoxError> {
+        let (product, version) = self.adapter.product().await?;
+        Ok(format!("{product} {version}"))
+    }
+
     async fn remove_all(&self) -> Result<(), BoxError> {
         self.adapter.destroy(&self.database).await?;
         self.store.pool().close().await;

@@ -38,6 +38,11 @@ impl Postgres {
         })
     }
 
+    async fn product(&self) -> Result<String, BoxError> {
+        let (product, version) = self.adapter.product().await?;
+        Ok(format!("{product} {version}"))
+    }
+
     async fn remove_all(&self) -> Result<(), BoxError> {
         self.adapter.destroy(&self.schema).await?;
         self.store.pool().close().await;

@@ -1,7 +1,7 @@
 //! SQLite: records and ledger in one file, whose name the user gives.
 
 use idem_core::BoxError;
-use idem_sqlite::sqlx::SqliteConnection;
+use idem_sqlite::sqlx::{SqliteConnection, query_scalar};
 use idem_sqlite::{Config, SqliteStore};
 
 use super::Location;
@@ -10,8 +10,6 @@ use crate::storm::stop::{OrStop, Stop};
 
 #[derive(Debug)]
 pub(super) struct Sqlite {
-    /// Only names the product: its namespaces are folders.
-    adapter: idem_stores::Sqlite,
     store: SqliteStore,
     ledger: String,
 }
@@ -28,10 +26,15 @@ impl Sqlite {
         let config = Config::new().with_table(format!("{namespace}_records"));
         let store = SqliteStore::connect(url, config.or_stop("--store")?).await;
         Ok(Self {
-            adapter: idem_stores::Sqlite,
             store: store.or_stop(format!("--store: `{url}` cannot be opened"))?,
             ledger: format!("{namespace}_ledger"),
         })
+    }
+
+    async fn product(&self) -> Result<String, BoxError> {
+        let version = query_scalar("SELECT sqlite_version()");
+        let version: String = version.fetch_one(self.store.pool()).await?;
+        Ok(format!("SQLite {version}"))
     }
 
     async fn remove_all(&self) -> Result<(), BoxError> {
