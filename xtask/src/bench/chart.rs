@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
+use idem_bench_rows::BACKENDS;
 use plotters::prelude::*;
 
 use crate::Result;
 use crate::bench::judge::Judged;
-use crate::bench::options::BACKENDS;
 
 /// The paths of the charts, one chart each.
 const PATHS: [&str; 3] = ["claim_fresh", "claim_complete", "replay"];
@@ -68,7 +68,7 @@ pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
 
 /// Returns the lines of each measured backend.
 fn panels(rows: &[Judged], path: &str) -> Vec<(&'static str, Lines)> {
-    let mut panels = BACKENDS.map(|(name, _)| (name, Lines::default()));
+    let mut panels = BACKENDS.map(|(name, ..)| (name, Lines::default()));
     let rows = rows.iter().map(|judged| &judged.row);
     for row in rows.filter(|row| row.path == path) {
         let panel = panels.iter_mut().find(|(name, _)| *name == row.backend);
