@@ -4,7 +4,6 @@
 mod api;
 mod bench;
 mod check;
-mod dashboard;
 mod duckdb;
 mod machine;
 mod page;
@@ -109,7 +108,7 @@ fn run() -> Result<ExitCode> {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Check(options) => check::run(&options),
-        Command::Dashboard => dashboard::run(),
+        Command::Dashboard => step::run("dashboard", &mut bench::charts("dashboard")),
         Command::Prove { arguments } => return prove::run(&arguments).map(ExitCode::from),
     }?;
     Ok(match succeeds {
