@@ -1,7 +1,7 @@
 //! Criterion's pages of the paths: `cargo bench -p idem-benches --bench paths -- replay`.
 //!
-//! `IDEM_BENCH_BACKENDS` names the backends, separated by commas. Default: all whose servers are
-//! available.
+//! `IDEM_BENCH_BACKENDS` names the backends, separated by commas. Default: all that are compiled in
+//! and whose servers are available.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn measure(criterion: &mut Criterion, scene: &Scene) {
 async fn main() -> Result<(), BoxError> {
     let backends = std::env::var("IDEM_BENCH_BACKENDS").ok();
     let backends = backends.as_deref().map(|names| names.split(',').collect());
-    let backends: Vec<&str> = backends.unwrap_or_else(|| backends::NAMES.into());
+    let backends: Vec<&str> = backends.unwrap_or_else(|| backends::names().into());
     let named: Vec<_> = std::env::args().collect();
     let is_named = |path: &&str| named.iter().any(|name| name == path);
     let has_named = PATHS.iter().any(is_named);

@@ -3,7 +3,7 @@
 //! with a replica, each beside replays that do not wait. The servers are private ones.
 //!
 //! ```sh
-//! cargo bench -p idem-benches --bench replicated
+//! cargo bench -p idem-benches --features postgres,redis --bench replicated
 //! ```
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_conformance::{CallerTransaction, Promise};
-use idem_core::{BatchStore, BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore};
+use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore};
 
 use crate::{Backend, Baseline, Load};
 
@@ -58,7 +58,8 @@ impl Arena {
     }
 
     /// Opens another store for batches.
-    pub(crate) async fn batch_store(&self) -> Result<Arc<dyn BatchStore>, BoxError> {
+    #[cfg(feature = "hybrid")]
+    pub(crate) async fn batch_store(&self) -> Result<Arc<dyn idem_core::BatchStore>, BoxError> {
         let store = self.backend.harness.open_batch(&self.namespace).await?;
         store.ok_or_else(|| "the backend has no batches".into())
     }

@@ -1,6 +1,5 @@
 //! `cargo xtask bench`: every performance figure of the documentation.
 
-mod chart;
 mod docs;
 mod instructions;
 mod judge;
@@ -10,11 +9,13 @@ mod report;
 mod table;
 
 use std::path::Path;
+use std::process::Command;
 
 pub(crate) use options::BenchOptions;
 
 use crate::machine::Machine;
-use crate::{Result, step, workspace};
+use crate::step::{self, cargo};
+use crate::{Result, workspace};
 use judge::Judge;
 use programs::Programs;
 use report::{Facts, Report};
@@ -80,13 +81,29 @@ fn tell(options: &BenchOptions, mut report: Report, folder: &Path) -> Result {
         report.keep_others_of(earlier);
     }
     report.write(&file)?;
-    let judged = judge.judge(report.rows());
-    let charts = chart::draw(&judged.rows, folder)?;
-    for name in charts.iter().map(String::as_str).chain(["bench.json"]) {
+    for name in draw(&file, folder)?
+        .iter()
+        .map(String::as_str)
+        .chain(["bench.json"])
+    {
         println!("{}", folder.join(name).display());
     }
     if options.docs {
-        docs::write(&report, &judged)?;
+        let charts = draw(&file, Path::new("docs"))?;
+        docs::write(&report, &judge.judge(report.rows()), &charts)?;
     }
     Ok(())
+}
+
+/// Draws the charts of a report into a folder. Returns the names of the files.
+fn draw(report: &Path, folder: &Path) -> Result<Vec<String>> {
+    let names = step::output(charts("throughput").arg(report).arg(folder))?;
+    Ok(names.lines().map(str::to_owned).collect())
+}
+
+/// Returns a program that draws pictures. It is no part of xtask, which is built first by everybody.
+pub(crate) fn charts(program: &str) -> Command {
+    cargo(&format!(
+        "run --quiet --package idem-charts --bin {program} --"
+    ))
 }

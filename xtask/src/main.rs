@@ -7,7 +7,6 @@ mod bench;
 mod budgets;
 mod check;
 mod ci;
-mod dashboard;
 mod duckdb;
 mod families;
 mod ledger;
@@ -135,7 +134,7 @@ fn run() -> Result<ExitCode> {
         Command::Check(options) => check::run(&options),
         #[cfg(feature = "api")]
         Command::Api { accept } => api::run(accept),
-        Command::Dashboard => dashboard::run(),
+        Command::Dashboard => step::run("dashboard", &mut bench::charts("dashboard")),
         Command::Prove { arguments } => return prove::run(&arguments).map(ExitCode::from),
     }?;
     Ok(match succeeds {

@@ -1,8 +1,24 @@
-//! The rows that the measuring programs write, and that `cargo xtask bench` reads and judges.
+//! The backends, and the rows that the measuring programs write and `cargo xtask bench` judges.
 //!
 //! They are a crate of their own, so that `xtask` is built without the stores and their drivers.
 
 use serde::{Deserialize, Serialize};
+
+/// A backend: its name, the feature of `idem-benches` that its paths need, and its servers.
+pub type Backend = (&'static str, &'static str, &'static [&'static str]);
+
+/// The backends, in the order of reports.
+pub const BACKENDS: [Backend; 9] = [
+    ("memory", "http", &[]),
+    ("sqlite", "sqlite", &[]),
+    ("postgres", "postgres", &["postgres"]),
+    ("mariadb", "mysql", &["mariadb"]),
+    ("mysql", "mysql", &["mysql"]),
+    ("redis", "redis", &["redis"]),
+    ("valkey", "redis", &["valkey"]),
+    ("mongo", "mongo", &["mongo"]),
+    ("hybrid", "hybrid", &["postgres", "redis"]),
+];
 
 /// Throughput and latency of one contender.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

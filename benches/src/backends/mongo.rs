@@ -18,9 +18,9 @@ use crate::{Backend, Baseline, Statements};
 struct Bare(Mongo);
 
 /// Returns the server at this URL.
-pub(super) fn backend(url: String) -> Backend {
+pub(super) fn backend(name: &str, url: String) -> Backend {
     let adapter = Mongo::new(url);
-    let suite = Suite::new("mongo", adapter.clone(), Profile::new().row_locks());
+    let suite = Suite::new(name, adapter.clone(), Profile::new().row_locks());
     Backend::new(suite).with_baseline(Bare(adapter))
 }
 

@@ -11,7 +11,9 @@ use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, MySqlPool, Row};
 use tokio::sync::Mutex;
 
-use super::{HELD, LOADED, LoadedRow, POOL, fill, statements};
+use super::HELD;
+use super::loaded::{LOADED, LoadedRow};
+use super::sql::{POOL, fill, statements};
 use crate::backend::one_row;
 use crate::ids::{OPERATION, SCOPE};
 use crate::{Backend, Baseline, Load, Statements};

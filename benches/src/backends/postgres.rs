@@ -12,7 +12,9 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgCopyIn, PgPoolCopyExt as 
 use sqlx::{ConnectOptions, PgPool, Row};
 use tokio::sync::Mutex;
 
-use super::{HELD, LOADED, LoadedRow, POOL, fill, statements};
+use super::HELD;
+use super::loaded::{LOADED, LoadedRow};
+use super::sql::{POOL, fill, statements};
 use crate::backend::one_row;
 use crate::ids::{OPERATION, SCOPE};
 use crate::{Backend, Baseline, Load, Statements};

@@ -14,7 +14,7 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqlitePool};
 use tokio::sync::Mutex;
 
-use super::{POOL, fill, statements};
+use super::sql::{POOL, fill, statements};
 use crate::backend::one_row;
 use crate::{Backend, Baseline, Statements};
 

@@ -12,9 +12,9 @@ use idem_core::BoxError;
 /// Measures the stores beside the bare statements.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Measures these backends, if their servers are available.
-    #[arg(long, default_values = backends::NAMES,
-        value_parser = PossibleValuesParser::new(backends::NAMES))]
+    /// Measures these backends, if they are compiled in and their servers are available.
+    #[arg(long, default_values = backends::names(),
+        value_parser = PossibleValuesParser::new(backends::names()))]
     backend: Vec<String>,
     /// Measures these paths.
     #[arg(long, default_values = PATHS, value_parser = PossibleValuesParser::new(PATHS))]

@@ -1,7 +1,6 @@
 //! The measured operations: each once for the store and once by hand.
 
 mod bare;
-mod http;
 mod store;
 
 use std::borrow::Cow;
@@ -9,7 +8,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 pub(crate) use bare::{Bare, BareStart, Connections};
-pub(crate) use http::Posts;
 pub(crate) use store::{Calls, ClaimReplay, ColdStart, ConcurrentClaims, Run};
 
 use idem_core::{BoxError, Response};

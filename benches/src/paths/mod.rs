@@ -1,6 +1,9 @@
 //! The measurements, path by path.
 
 mod beside;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "hybrid")]
 mod hybrid;
 mod key;
 mod list;
@@ -108,6 +111,7 @@ pub async fn visit(
 
 async fn visit_path(path: &str, visit: &mut Visit<'_>) -> Result<(), BoxError> {
     match (path, visit.backend.name()) {
+        #[cfg(feature = "hybrid")]
         ("hybrid", "hybrid") => hybrid::visit(visit).await,
         // On other paths a hybrid performs like its database.
         ("hybrid", _) | (_, "hybrid") => Ok(()),
@@ -130,7 +134,13 @@ async fn visit_path(path: &str, visit: &mut Visit<'_>) -> Result<(), BoxError> {
         ("list", _) => list::list(visit).await,
         ("bulk_load", _) => tables::bulk_load(visit).await,
         ("table_size", _) => tables::table_size(visit).await,
-        ("http", "memory") => wrappers::http(visit).await,
+        #[cfg(feature = "http")]
+        ("http", "memory") => http::visit(visit).await,
+        #[cfg(not(feature = "http"))]
+        ("http", "memory") => {
+            crate::backends::lacks("the path http", "http");
+            Ok(())
+        }
         ("memory_life", "memory") => key::memory_life(visit).await,
         ("http" | "memory_life", _) => Ok(()),
         _ => Err(format!("no path is called {path}").into()),

@@ -1,15 +1,15 @@
-//! The wrappers of a store: the engine, the HTTP layer, protection, and single flight.
+//! The wrappers of a store: the engine, protection, and single flight.
 
 use std::sync::Arc;
 
 use idem_core::wrappers::protected::{DataKey, KeyRing, Peppers};
 use idem_core::wrappers::{Protected, SingleFlight};
-use idem_core::{BoxError, Idempotency, Response};
+use idem_core::{BoxError, Response};
 
 use super::key::body;
 use super::{IDEM, KEYS, Scene, Visit};
 use crate::measured::Measured;
-use crate::operations::{Calls, ClaimReplay, ConcurrentClaims, Keys, Life, Posts, Run};
+use crate::operations::{Calls, ClaimReplay, ConcurrentClaims, Keys, Life, Run};
 
 const ENGINE: &str = "engine";
 const CALLS: &str = "store's own calls";
@@ -30,29 +30,6 @@ pub(super) async fn run(visit: &mut Visit<'_>) -> Result<(), BoxError> {
     let callers = visit.plan.pick(&[1, 32, 64, 512][..], &[1, 64]);
     for (path, contenders) in [("run_fresh", fresh), ("run_replayed", replayed)] {
         visit.measure(Scene::new(path, callers, contenders)).await?;
-    }
-    Ok(())
-}
-
-const LAYER: &str = "layer";
-const ROUTE: &str = "route alone";
-
-/// Measures an axum route behind the layer, with the memory store, against the same route without
-/// it. A replay is compared with a call of the handler, which it spares.
-pub(super) async fn http(visit: &mut Visit<'_>) -> Result<(), BoxError> {
-    let arena = visit.arena().await?;
-    let behind_layer = || Posts::behind_layer(Idempotency::new(arena.store()));
-    let keys = Keys::used(&behind_layer().await?, KEYS).await?;
-    let fresh = vec![
-        Measured::boxed(LAYER, behind_layer().await?),
-        Measured::boxed(ROUTE, Posts::without_layer().await?),
-    ];
-    let replayed = vec![
-        Measured::on(&keys, LAYER, behind_layer().await?.replayed()),
-        Measured::on(&keys, ROUTE, Posts::without_layer().await?),
-    ];
-    for (path, contenders) in [("http_fresh", fresh), ("http_replayed", replayed)] {
-        visit.measure(Scene::new(path, &[64], contenders)).await?;
     }
     Ok(())
 }

@@ -1,23 +1,20 @@
 //! The generated part of `docs/performance.md`, and the files beside it.
 
-use std::path::Path;
-
 use crate::Result;
 use crate::bench::judge::Judgement;
 use crate::bench::report::Report;
-use crate::bench::{chart, table};
+use crate::bench::table;
 use crate::page::{self, EVIDENCE};
 
 const PAGE: &str = "docs/performance.md";
 const DATA: &str = "docs/performance.csv";
 
-/// Writes the targets into the page, every figure into the data file, and the charts.
+/// Writes the targets into the page, which shows these charts, and every figure into the data file.
 ///
 /// # Errors
 ///
 /// An error when the page is missing or has no markers, or a file cannot be written.
-pub(crate) fn write(report: &Report, judgement: &Judgement) -> Result {
-    let charts = chart::draw(&judgement.rows, Path::new("docs"))?;
+pub(crate) fn write(report: &Report, judgement: &Judgement, charts: &[String]) -> Result {
     let mut data = csv::Writer::from_path(DATA)?;
     let lines: Vec<_> = judgement.rows.iter().map(table::cells).collect();
     if let Some(line) = lines.first() {
@@ -27,7 +24,7 @@ pub(crate) fn write(report: &Report, judgement: &Judgement) -> Result {
         data.write_record(line.map(|(_, cell)| cell))?;
     }
     data.flush()?;
-    page::write(PAGE, "bench", &figures(report, judgement, &charts))?;
+    page::write(PAGE, "bench", &figures(report, judgement, charts))?;
     page::write(EVIDENCE, "bench", &servers(report))?;
     println!("    {PAGE}, {EVIDENCE}, {DATA}, {}", charts.join(", "));
     Ok(())
@@ -75,7 +72,7 @@ fn figures(report: &Report, judgement: &Judgement, charts: &[String]) -> String 
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use super::*;
     use crate::bench::report::tests::report;

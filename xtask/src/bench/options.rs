@@ -1,24 +1,14 @@
 use clap::builder::PossibleValuesParser;
+use idem_bench_rows::{BACKENDS, Backend};
 
-/// The backends by name, in the order of reports, and the servers that each needs.
-pub(crate) const BACKENDS: [(&str, &[&str]); 9] = [
-    ("memory", &[]),
-    ("sqlite", &[]),
-    ("postgres", &["postgres"]),
-    ("mariadb", &["mariadb"]),
-    ("mysql", &["mysql"]),
-    ("redis", &["redis"]),
-    ("valkey", &["valkey"]),
-    ("mongo", &["mongo"]),
-    ("hybrid", &["postgres", "redis"]),
-];
+use crate::bench::instructions;
 
 /// The measured subjects, and the destination of the figures.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct BenchOptions {
     /// Measures only these backends.
     #[arg(long, value_name = "NAME", num_args = 1..,
-        value_parser = PossibleValuesParser::new(BACKENDS.map(|(name, _)| name)))]
+        value_parser = PossibleValuesParser::new(BACKENDS.map(|(name, ..)| name)))]
     pub(crate) backend: Vec<String>,
     /// Measures only these paths, such as `claim_fresh` and `replay`, and only ratios.
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -59,17 +49,30 @@ impl BenchOptions {
         !self.quick && !self.no_instructions
     }
 
-    /// Returns the wanted backends, and the servers that each needs.
-    pub(crate) fn backends(&self) -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    /// Returns the features of `idem-benches` that everything measured needs.
+    pub(crate) fn features(&self) -> String {
+        let backends = self.backends().map(|(_, feature, _)| feature);
+        let counts = self.counts_instructions().then_some(instructions::NAME);
+        backends.chain(counts).collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns the servers of the wanted backends.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        let servers = self.backends().flat_map(|(.., servers)| servers);
+        servers.map(|name| (*name).to_owned()).collect()
+    }
+
+    /// Returns the wanted backends.
+    fn backends(&self) -> impl Iterator<Item = Backend> {
         let all = BACKENDS.into_iter();
-        all.filter(|(name, _)| self.backend.is_empty() || self.backend.iter().any(|b| b == name))
+        all.filter(|(name, ..)| self.backend.is_empty() || self.backend.iter().any(|b| b == name))
     }
 
     /// Returns the wanted backends whose servers all run.
     pub(crate) fn ready(&self, running: &[&str]) -> Vec<&'static str> {
         self.backends()
-            .filter(|(_, needed)| needed.iter().all(|server| running.contains(server)))
-            .map(|(name, _)| name)
+            .filter(|(.., needed)| needed.iter().all(|server| running.contains(server)))
+            .map(|(name, ..)| name)
             .collect()
     }
 }
@@ -101,8 +104,20 @@ mod tests {
     }
 
     #[test]
+    fn only_the_measured_backends_are_compiled() {
+        let some = BenchOptions {
+            backend: ["valkey", "sqlite"].map(str::to_owned).into(),
+            quick: true,
+            ..BenchOptions::default()
+        };
+        assert_eq!(some.features(), "sqlite,redis");
+        let all = BenchOptions::default().features();
+        assert!(all.ends_with("hybrid,instructions"), "{all}");
+    }
+
+    #[test]
     fn every_server_is_known() {
-        for server in BACKENDS.iter().flat_map(|(_, servers)| *servers) {
+        for server in BACKENDS.iter().flat_map(|(.., servers)| *servers) {
             assert!(idem_servers::server(server).is_ok(), "{server}");
         }
     }

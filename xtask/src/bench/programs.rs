@@ -42,8 +42,7 @@ const GENERATORS: [(&str, &str); 3] = [
 /// An error when a server exists and does not work.
 pub(crate) fn servers(options: &BenchOptions) -> Result<Pool> {
     println!("==> servers with durable settings");
-    let names = options.backends().flat_map(|(_, needed)| needed);
-    let names: Vec<_> = names.map(|name| (*name).to_owned()).collect();
+    let names = options.servers();
     if names.is_empty() {
         // Without names a pool would start all servers.
         return Ok(Pool::default());
@@ -192,10 +191,8 @@ impl<'r> Programs<'r> {
 /// runs have the same features, so that nothing is built twice.
 fn benches(options: &BenchOptions, arguments: &str) -> Command {
     let mut command = cargo(arguments);
-    command.args(["--package", "idem-benches"]);
-    if !options.no_instructions {
-        command.args(["--features", instructions::NAME]);
-    }
+    command.args(["--package", "idem-benches", "--no-default-features"]);
+    command.args(["--features", &options.features()]);
     command.env("CARGO_PROFILE_BENCH_DEBUG", "false");
     command
 }

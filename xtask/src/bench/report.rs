@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use idem_bench_rows::Row;
+use idem_bench_rows::{BACKENDS, Row};
 use idem_servers::{Instance, Source};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::bench::options::BACKENDS;
 use crate::machine::Machine;
 
 /// All measurements, and their machine.
@@ -94,7 +93,7 @@ impl Report {
     pub(crate) fn rows(&self) -> Vec<Row> {
         let place = |row: &Row| {
             let path = self.rows.iter().position(|other| other.path == row.path);
-            let backend = BACKENDS.iter().position(|(name, _)| *name == row.backend);
+            let backend = BACKENDS.iter().position(|(name, ..)| *name == row.backend);
             (path, backend.unwrap_or(BACKENDS.len()), row.callers)
         };
         let mut rows = self.rows.clone();

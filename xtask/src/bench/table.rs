@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use idem_bench_rows::BACKENDS;
+
 use crate::bench::judge::{Judged, Judgement, Verdict, number};
-use crate::bench::options::BACKENDS;
 use crate::row::aligned;
 
 /// Returns the columns of `docs/performance.csv`, which `docs/performance.md` describes, and the
@@ -99,7 +100,7 @@ pub(crate) fn targets(judgement: &Judgement) -> String {
             None => lines.push((head, HashMap::from([cell]))),
         }
     }
-    let backends = BACKENDS.iter().map(|(name, _)| *name);
+    let backends = BACKENDS.iter().map(|(name, ..)| *name);
     let is_measured = |name: &&str| lines.iter().any(|(_, cells)| cells.contains_key(name));
     let backends: Vec<_> = backends.filter(is_measured).collect();
     let head = ["path", "against", "callers", "target"].into_iter();

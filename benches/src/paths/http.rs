@@ -1,4 +1,4 @@
-//! Requests to an axum route, with the layer and without.
+//! Requests to an axum route, behind the HTTP layer and without it.
 
 use std::net::SocketAddr;
 
@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::Operation;
+use super::{KEYS, Scene, Visit};
 use crate::ids::SCOPE;
+use crate::measured::Measured;
+use crate::operations::{Keys, Operation};
 
 const ORDER: &str = r#"{"amount":1200,"currency":"EUR","source":"card_8f14e45fceea167a"}"#;
 
@@ -27,7 +29,7 @@ async fn pay(Json(order): Json<Value>) -> (StatusCode, Json<Value>) {
 }
 
 /// A server of this process, and requests to it.
-pub(crate) struct Posts {
+struct Posts {
     address: SocketAddr,
     /// Whether answers have to be replays.
     replayed: bool,
@@ -53,18 +55,18 @@ impl Posts {
     }
 
     /// Posts to the route alone.
-    pub(crate) async fn without_layer() -> Result<Self, BoxError> {
+    async fn without_layer() -> Result<Self, BoxError> {
         Self::to(post(pay)).await
     }
 
     /// Posts to the route behind the layer.
-    pub(crate) async fn behind_layer(engine: Idempotency) -> Result<Self, BoxError> {
+    async fn behind_layer(engine: Idempotency) -> Result<Self, BoxError> {
         let scope = |_: &Parts| Some(SCOPE.to_owned());
         Self::to(post(pay).layer(IdempotencyLayer::new(engine, scope))).await
     }
 
     /// Expects replays.
-    pub(crate) fn replayed(mut self) -> Self {
+    fn replayed(mut self) -> Self {
         self.replayed = true;
         self
     }
@@ -97,4 +99,27 @@ impl Operation for Posts {
             false => Err(format!("{status}, replayed: {replayed}").into()),
         }
     }
+}
+
+const LAYER: &str = "layer";
+const ROUTE: &str = "route alone";
+
+/// Measures an axum route behind the layer, with the memory store, against the same route without
+/// it. A replay is compared with a call of the handler, which it spares.
+pub(super) async fn visit(visit: &mut Visit<'_>) -> Result<(), BoxError> {
+    let arena = visit.arena().await?;
+    let behind_layer = || Posts::behind_layer(Idempotency::new(arena.store()));
+    let keys = Keys::used(&behind_layer().await?, KEYS).await?;
+    let fresh = vec![
+        Measured::boxed(LAYER, behind_layer().await?),
+        Measured::boxed(ROUTE, Posts::without_layer().await?),
+    ];
+    let replayed = vec![
+        Measured::on(&keys, LAYER, behind_layer().await?.replayed()),
+        Measured::on(&keys, ROUTE, Posts::without_layer().await?),
+    ];
+    for (path, contenders) in [("http_fresh", fresh), ("http_replayed", replayed)] {
+        visit.measure(Scene::new(path, &[64], contenders)).await?;
+    }
+    Ok(())
 }

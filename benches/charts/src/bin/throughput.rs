@@ -1,4 +1,6 @@
-//! Throughput by backend and number of callers, as SVG.
+//! Draws the throughput of a report by backend and number of callers: `throughput REPORT FOLDER`.
+//!
+//! It prints the name of each file that it writes.
 //!
 //! A chart has a panel for each backend and a line for each contender. Both axes are logarithmic
 //! and the same in all panels, so that panels are comparable. Contenders differ in colour (from the
@@ -6,14 +8,14 @@
 //! marks.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::ops::Range;
 use std::path::Path;
 
+use idem_bench_rows::{BACKENDS, Report, Row};
 use plotters::prelude::*;
 
-use crate::Result;
-use crate::bench::judge::Judged;
-use crate::bench::options::BACKENDS;
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 /// The paths of the charts, one chart each.
 const PATHS: [&str; 3] = ["claim_fresh", "claim_complete", "replay"];
@@ -47,12 +49,19 @@ const PANEL: (u32, u32) = (330, 240);
 const TITLE: u32 = 36;
 const FONT: &str = "sans-serif";
 
+fn main() -> Result {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [report, folder] = arguments.as_slice() else {
+        return Err("throughput REPORT FOLDER".into());
+    };
+    let report: Report = serde_json::from_slice(&std::fs::read(report)?)?;
+    let files = draw(&report.rows, Path::new(folder))?;
+    files.iter().for_each(|file| println!("{file}"));
+    Ok(())
+}
+
 /// Draws each chart that has figures into a folder. Returns the names of the files.
-///
-/// # Errors
-///
-/// An error when a file cannot be written.
-pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
+fn draw(rows: &[Row], folder: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for path in PATHS {
         let panels = panels(rows, path);
@@ -67,10 +76,9 @@ pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns the lines of each measured backend.
-fn panels(rows: &[Judged], path: &str) -> Vec<(&'static str, Lines)> {
-    let mut panels = BACKENDS.map(|(name, _)| (name, Lines::default()));
-    let rows = rows.iter().map(|judged| &judged.row);
-    for row in rows.filter(|row| row.path == path) {
+fn panels(rows: &[Row], path: &str) -> Vec<(&'static str, Lines)> {
+    let mut panels = BACKENDS.map(|(name, ..)| (name, Lines::default()));
+    for row in rows.iter().filter(|row| row.path == path) {
         let panel = panels.iter_mut().find(|(name, _)| *name == row.backend);
         let Some((_, lines)) = panel else {
             continue;
@@ -151,7 +159,10 @@ fn powers(base: f64, values: impl Iterator<Item = f64>) -> Range<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::judge::{Judge, tests::row};
+
+    fn row(text: &str) -> Row {
+        serde_json::from_str(text).unwrap()
+    }
 
     #[test]
     fn a_chart_is_drawn_where_there_are_figures() {
@@ -162,7 +173,6 @@ mod tests {
                     "idem":{{"per_second":{callers}00.5}},"bare":{{"per_second":{callers}10.5}}}}"#
             ))
         });
-        let rows = Judge::default().judge(rows.into()).rows;
         let folder = tempfile::tempdir().unwrap();
         let files = draw(&rows, folder.path()).unwrap();
         assert_eq!(files, ["bench-replay.svg"]);
@@ -189,8 +199,7 @@ mod tests {
             r#"{"path":"replay","backend":"redis","callers":8,"ratio":2.0,
                 "baseline":"bare pooled","idem":{"per_second":92},"bare":{"per_second":40}}"#,
         ];
-        let rows = Judge::default().judge(rows.map(row).into()).rows;
-        let panels = panels(&rows, "replay");
+        let panels = panels(&rows.map(row), "replay");
         let line = |rate| BTreeMap::from([(8, rate)]);
         let lines = [90.0, 100.0, 40.0].map(line);
         assert_eq!(panels, [("redis", lines)]);

@@ -1,22 +1,21 @@
-//! `cargo xtask dashboard`: a picture of the dashboard.
+//! Draws a picture of the dashboard: `docs/dashboard.svg`.
 //!
 //! The example `prometheus` of idem-core makes the metrics, a Prometheus server evaluates the
 //! dashboard's own queries over them, and each panel is drawn at its place in Grafana's grid.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use jiff::Timestamp;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde::Deserialize;
 
-use crate::step::{self, cargo, output};
-use crate::{Result, tools, workspace};
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 const DASHBOARD: &str = "idem-core/dashboards/idem.json";
 const PICTURE: &str = "docs/dashboard.svg";
@@ -107,23 +106,18 @@ impl Drop for Running {
 }
 
 /// Runs the example, asks the queries, and draws the picture.
-///
-/// # Errors
-///
-/// An error when Prometheus cannot be installed, or a program does not start, or a query fails.
-pub(crate) fn run() -> Result<bool> {
+fn main() -> Result {
     let dashboard = std::fs::read_to_string(DASHBOARD)?;
     let dashboard: Dashboard =
         serde_json::from_str(&dashboard).map_err(|error| format!("{DASHBOARD}: {error}"))?;
-    tools::packages(PACKAGES)?;
-    let example = ["--package=idem-core", "--features=metrics", "--example"];
-    let mut build = cargo("build --quiet");
-    build.args(example).arg("prometheus");
-    if !step::run("build", &mut build)? {
-        return Ok(false);
+    if !idem_servers::is_installed(PACKAGES) {
+        idem_servers::install(PACKAGES)?;
     }
-    let target = workspace::members()?.target_directory;
-    let mut example = Command::new(target.join("debug/examples/prometheus"));
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--quiet", "--package=idem-core"]);
+    output(build.args(["--features=metrics", "--example=prometheus"]))?;
+    let example = std::env::current_exe()?.with_file_name("examples");
+    let mut example = Command::new(example.join("prometheus"));
     let mut example = Running(example.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn()?);
     let stdout = example.0.stdout.take().ok_or("no output")?;
     let mut page = String::new();
@@ -133,9 +127,9 @@ pub(crate) fn run() -> Result<bool> {
 
     let folder = tempfile::tempdir()?;
     let (server, _prometheus) = prometheus(folder.path(), scraped)?;
-    println!("==> the example runs for {} s", RUN.as_secs());
+    println!("    the example runs for {} s", RUN.as_secs());
     std::thread::sleep(RUN);
-    let end = Timestamp::now().as_second();
+    let end = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
     let begin = end - RUN.as_secs() as i64 + WARM_UP;
     let ask = |panel: &Panel| {
         let lines = panel.targets.iter().map(|target| {
@@ -151,8 +145,17 @@ pub(crate) fn run() -> Result<bool> {
         .map(|panel| Ok(ask(panel)?.concat()))
         .collect::<Result<_>>()?;
     draw(&dashboard, &lines).map_err(|error| format!("{PICTURE}: {error}"))?;
-    println!("{PICTURE} is written");
-    Ok(true)
+    println!("    {PICTURE} is written");
+    Ok(())
+}
+
+/// Returns a command's standard output; if it fails, an error with its standard error.
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().into()),
+    }
 }
 
 /// Starts a Prometheus that reads the metrics of this host and port each second. Returns its URL.
