@@ -38,6 +38,7 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     hold &= step::run("documentation", &mut documentation)?;
     hold &= dependencies()?;
+    hold &= workflows()?;
     hold &= archives()?;
     for (what, wrong) in [
         ("public API", api::differences(false)?),
@@ -53,6 +54,21 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
         }
     }
     Ok(hold)
+}
+
+/// Lints the workflows for GitHub's runners, where the linter can be installed.
+fn workflows() -> Result<bool> {
+    let target = workspace::members()?.target_directory;
+    match tools::actionlint(target.as_std_path()) {
+        Ok(linter) => step::run(
+            "workflows",
+            Command::new(linter).arg(".github/workflows/*.yml"),
+        ),
+        Err(error) => {
+            println!("<== workflows: not checked, {error}");
+            Ok(true)
+        }
+    }
 }
 
 /// Packs what is published, and checks each package as it is in its archive: a file that an archive
