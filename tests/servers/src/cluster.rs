@@ -29,7 +29,7 @@ impl Cluster {
         runner: &Runner,
         options: &Options,
     ) -> Result<Self> {
-        // Most servers refuse to run as root; the client of a container engine may need it.
+        // Most servers refuse to run as root; the socket of a container engine may need it.
         let runs_programs = matches!(runner, Runner::Programs(_));
         let owner = (runs_programs && is_root()).then_some(NOBODY);
         let folder = Folder::create(server.name, owner)?;

@@ -1,154 +1,69 @@
-use std::path::Path;
+//! Servers in containers, by the program of `idem-containers`: this crate does without its
+//! dependencies.
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::node::Node;
-use crate::server::{Image, words};
-use crate::tools::{ask, environment, parse};
-use crate::watchdog::REMOVE;
+use serde::Deserialize;
+
+use crate::error::Doing;
+use crate::state::target;
+use crate::tools::{environment, on_path, run};
 use crate::{Error, Product, Result, Server, variable};
 
-/// The client programs, with the option that names an engine, and how they print its machine.
-const CLIENTS: &[(&[&str], &str, &str)] = &[
-    (&["docker"], "--host", "{{.Name}}"),
-    (&["podman", "--remote"], "--url", "{{.Host.Hostname}}"),
-];
+const PROGRAM: &str = "idem-containers";
+const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/containers/Cargo.toml");
 
-/// A container engine, by the client program that reaches it.
-#[derive(Clone, Debug)]
-pub(crate) struct Engine {
-    /// The program and its options.
-    client: Vec<String>,
-    /// The host at which it publishes ports.
-    address: String,
-    image: Image,
+/// What the program prints once the server answers.
+#[derive(Deserialize)]
+struct Started {
+    url: String,
+    version: Option<String>,
 }
 
-impl Engine {
-    /// Returns the engine that answers, for the image of a server: the one that `DOCKER_HOST`
-    /// names, if it is set, otherwise the clients' own.
-    pub(crate) fn find(server: &Server) -> Result<Self> {
-        let product = server.product;
-        let missing = || Error::missing(format!("there is no container image of {product}"));
-        let image = server.image.ok_or_else(missing)?;
-        let host = environment("DOCKER_HOST").unwrap_or_default();
-        for (client, option, format) in CLIENTS {
-            let mut client = client.to_vec();
-            if !host.is_empty() {
-                client.extend([option, host.as_str()]);
-            }
-            let mut info = Command::new(client[0]);
-            info.args(&client[1..]).args(["info", "--format", format]);
-            let name = ask(&mut info).unwrap_or_default();
-            if !name.trim().is_empty() {
-                check_licence(&image)?;
-                return Ok(Self {
-                    client: client.into_iter().map(Into::into).collect(),
-                    address: address(&host, name.trim())?,
-                    image,
-                });
-            }
-        }
-        let what = "no container engine answers `docker info` or `podman --remote info`";
-        Err(Error::missing(what))
-    }
-
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.client[0]);
-        command.args(&self.client[1..]);
-        command
-    }
-
-    /// Returns the command that runs a server in a container, until that is removed.
-    pub(crate) fn run(&self, node: &Node) -> Result<Command> {
-        let (image, name) = (self.image, name(node));
-        let quoted = self.client.iter().map(|word| format!("'{word}'"));
-        let client = quoted.collect::<Vec<_>>().join(" ");
-        let remove = format!("{client} rm --force --volumes {name}\n");
-        node.folder.write(REMOVE, &remove)?;
-        let is_here = self.address == "127.0.0.1";
-        let interface = if is_here { "127.0.0.1" } else { "0.0.0.0" };
-        let port = format!("{interface}:{}:{}", node.port(0), image.port);
-        let mut command = self.command();
-        command.args(["run", "--rm", "--name", &name, "--publish", &port]);
-        for (name, value) in image.environment {
-            command.arg("--env").arg(format!("{name}={value}"));
-        }
-        if let Some(variable) = image.licence {
-            command.args(["--env", variable]);
-        }
-        let server = node.server;
-        let other = environment(&variable(server.name, "IMAGE"));
-        command
-            .arg(other.as_deref().unwrap_or(image.default))
-            .args(image.arguments)
-            .args(words(server.options))
-            .args(words(server.fast));
-        node.folder.settle(&mut command);
-        Ok(command)
-    }
-
-    /// Runs the image's client program in the container: a port may take connections before the
-    /// server does, and a machine may not have the program.
-    pub(crate) fn probe(&self, node: &Node) -> Result<Product> {
-        let question = self.image.question;
-        if question.is_empty() {
-            return node.server.probe(&node.url);
-        }
-        let mut command = self.command();
-        let printed = ask(command.args(["exec", &name(node), "sh", "-c", question]))?;
-        let product = Product::returned(node.server.product, &printed);
-        match product.version {
-            Some(_) => Ok(product),
-            None => Err(Error::failed("the server does not say its version yet")),
-        }
-    }
-}
-
-/// Returns the container's name: that of the server's folder.
-fn name(node: &Node) -> String {
-    let folder = node.folder.path().parent().and_then(Path::file_name);
-    folder.unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Checks that the user has accepted the image's licence. The container gets the variable, too.
-fn check_licence(image: &Image) -> Result<()> {
+/// Returns the program that starts this server in a container, in the folder that
+/// `IDEM_CONTAINERS_BIN_DIR` names. Without that variable cargo builds it, into the target folder of
+/// this workspace, if an engine may be there.
+pub(crate) fn program(server: &Server, progress: fn(&str)) -> Result<PathBuf> {
+    let product = server.product;
+    let missing = || Error::missing(format!("there is no container image of {product}"));
+    let licence = server.image.ok_or_else(missing)?.licence;
     let is_accepted = |variable: &str| environment(variable).is_some_and(|value| value == "Y");
-    match image.licence.filter(|variable| !is_accepted(variable)) {
-        Some(variable) => Err(Error::missing(format!(
-            "the licence of its image is not accepted ({variable}=Y does so)"
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Returns the host at which an engine on the machine of that name publishes ports. In a container,
-/// an engine at a local socket is either within the same container, and has its host name, or
-/// outside, where this process cannot reach ports of 127.0.0.1.
-fn address(docker_host: &str, machine: &str) -> Result<String> {
-    if !docker_host.is_empty() && !docker_host.starts_with("unix:") {
-        let host = parse(docker_host)?;
-        return Ok(host.host_str().unwrap_or("127.0.0.1").into());
-    }
-    let marks = ["/.dockerenv", "/run/.containerenv"];
-    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if marks.iter().any(|mark| Path::new(mark).exists()) && machine != own.trim() {
-        let what = "the container engine runs outside of the container of this process";
+    if let Some(variable) = licence.filter(|variable| !is_accepted(variable)) {
+        let what = format!("the licence of its image is not accepted ({variable}=Y does so)");
         return Err(Error::missing(what));
     }
-    Ok("127.0.0.1".into())
+    if environment("DOCKER_HOST").is_none() && on_path("docker").is_none() {
+        let what = "no container engine: DOCKER_HOST is not set, and no `docker` is on $PATH";
+        return Err(Error::missing(what));
+    }
+    if let Some(folder) = environment(&variable("containers", "BIN_DIR")) {
+        return Ok(Path::new(&folder).join(PROGRAM));
+    }
+    let missing = || Error::missing("this program is in no target folder");
+    let target = target().ok_or_else(missing)?;
+    progress("building idem-containers, once: some two minutes");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--manifest-path",
+        MANIFEST,
+        "--target-dir",
+    ]);
+    run(cargo.arg(&target))
+        .map_err(|error| Error::missing("idem-containers cannot be built").with_source(error))?;
+    Ok(target.join("debug").join(PROGRAM))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::address;
-
-    #[test]
-    fn an_engine_on_another_machine_publishes_ports_there() {
-        let found = address("tcp://build:2375", "build-7").unwrap();
-        assert_eq!(found, "build");
-    }
+/// Returns the URL and the product of a server that has started, from the program's output.
+pub(crate) fn started(server: &Server, log: &Path) -> Result<(String, Product)> {
+    let printed = std::fs::read_to_string(log).doing(|| "no output".into())?;
+    let mut started = printed
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let starting = || Error::failed("the container is not ready");
+    let Started { url, version } = started.next().ok_or_else(starting)?;
+    let product = Product::returned(server.product, &version.unwrap_or_default());
+    Ok((url, product))
 }

@@ -22,9 +22,8 @@ pub(crate) const SERVER: Server = Server {
     arguments: "serve --host 127.0.0.1 --port {port}",
     durable: "--db-path {folder}/data/items.sqlite",
     image: Some(Image {
-        arguments: &["-jar", "DynamoDBLocal.jar", "-sharedDb", "-inMemory"],
+        port: PORT,
         licence: Some("ACCEPT_DYNAMODB_LOCAL_LICENCE"),
-        ..Image::new("amazon/dynamodb-local:3.1.0", PORT)
     }),
     install: |_, progress| BUILT.install(progress),
     ..Server::new("dynamodb", probe)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::container::Engine;
+use crate::container;
 use crate::error::Doing;
 use crate::node::Runner;
 use crate::server::Setting;
@@ -17,19 +17,19 @@ use crate::{Cluster, Error, ErrorKind, Instance, Options, Result, Server, Transp
 pub enum Source {
     /// A URL in the environment: an existing server, which is never stopped here.
     Env,
-    /// A private container.
-    Container,
     /// Programs that were already on this machine.
     Local,
     /// Programs installed on demand from the distribution's packages.
     Packages,
+    /// A private container.
+    Container,
 }
 
 impl Source {
     const VARIABLE: &'static str = "IDEM_SERVER_SOURCE";
 
     /// Every source, in the order of the search.
-    const ORDER: [Self; 4] = [Self::Env, Self::Container, Self::Local, Self::Packages];
+    const ORDER: [Self; 4] = [Self::Env, Self::Local, Self::Packages, Self::Container];
 
     fn named(text: &str) -> Result<Self> {
         let mut known = Self::ORDER.into_iter();
@@ -214,11 +214,15 @@ impl Finder {
     }
 
     fn in_container(&self, server: &'static Server) -> Result<Instance> {
-        let engine = Engine::find(server)?;
+        let program = container::program(server, self.progress)?;
         (self.progress)(&format!("starting a container of {}", server.product));
-        Cluster::start(server, &Runner::Engine(engine), &self.options)
+        Cluster::start(server, &Runner::Container(program), &self.options)
             .map(|cluster| Instance::own(server, Source::Container, cluster))
-            .map_err(|error| Error::missing("its container did not start").with_source(error))
+            .map_err(|error| {
+                let message = error.to_string();
+                let reason = message.lines().last().unwrap_or_default().trim();
+                Error::missing(format!("its container did not start: {reason}")).with_source(error)
+            })
     }
 }
 
@@ -255,7 +259,7 @@ mod tests {
     fn an_unknown_source_is_refused_with_the_known_ones() {
         assert_eq!(Source::named("local").unwrap(), Source::Local);
         let error = Source::named("docker").unwrap_err().to_string();
-        let known = "env, container, local, packages";
+        let known = "env, local, packages, container";
         assert!(error.ends_with(known), "{error}");
     }
 }

@@ -76,7 +76,7 @@ impl Folder {
     /// Opens the log for a process that has this file as its output, and locks it until that
     /// process and those that it starts have ended. Another process must not use it any more.
     pub(crate) fn open_log(&self) -> Result<File> {
-        let path = self.path.join(LOG);
+        let path = self.log();
         let log = File::options().create(true).append(true).open(&path);
         let log = log.and_then(|log| {
             retry(TIME_TO_LOCK, || log.try_lock())?;
@@ -85,9 +85,13 @@ impl Folder {
         log.doing(|| format!("cannot write {}", path.display()))
     }
 
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
     /// Returns the last lines of the server's log, indented, for an error message.
     pub(crate) fn log_tail(&self) -> String {
-        tail(&fs::read_to_string(self.path.join(LOG)).unwrap_or_default())
+        tail(&fs::read_to_string(self.log()).unwrap_or_default())
     }
 }
 

@@ -109,7 +109,7 @@ impl Instance {
         })
     }
 
-    /// A killed client program would leave its container.
+    /// A killed container is gone, with its data.
     fn single(&mut self) -> Result<&mut Cluster> {
         let (url, source) = (&self.url, self.source);
         let refused = || format!("{url} from {source} cannot be killed or restarted");

@@ -1,11 +1,11 @@
 //! Real database servers for tests: found, started, killed, removed.
 //!
 //! Each database comes from the first of these sources that has it: a URL in the environment
-//! (`IDEM_POSTGRES_URL`), a container if an engine answers, programs on this machine, and the
-//! distribution's packages. Packages are installed on demand, on Debian and Ubuntu as root. Those
-//! of MySQL, Valkey and Patroni are only unpacked, into their own folder, without root; cargo builds
-//! the stand-ins for MongoDB and DynamoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`,
-//! `packages`) forces one source.
+//! (`IDEM_POSTGRES_URL`), programs on this machine, the distribution's packages, and a container of
+//! the official image, if an engine answers. Packages are installed on demand, on Debian and Ubuntu
+//! as root. Those of MySQL, Valkey and Patroni are only unpacked, into their own folder, without
+//! root; cargo builds the stand-ins for MongoDB and DynamoDB. `IDEM_SERVER_SOURCE` (`env`, `local`,
+//! `packages`, `container`) forces one source.
 //!
 //! A test that needs any server calls [`url_for`]. A test that kills its server starts a private
 //! one:

@@ -24,12 +24,7 @@ GRANT ALL PRIVILEGES ON *.* TO 'idem'@'127.0.0.1' WITH GRANT OPTION;
 }
 pub(crate) use accounts;
 
-pub(crate) const ACCOUNTS: &str = accounts!();
-
-/// Starts a container with these accounts: the image's own variables create a user without the
-/// privileges that tests need.
-pub(crate) const WITH_ACCOUNTS: &str = "\
-printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && exec docker-entrypoint.sh \"$@\"";
+const ACCOUNTS: &str = accounts!();
 
 /// MariaDB: user `idem` with every privilege, password `idem`, database `idem`.
 pub(crate) const SERVER: Server = Server {
@@ -63,15 +58,7 @@ pub(crate) const SERVER: Server = Server {
     }),
     // Of two with one name the later counts.
     setting: Setting::Arguments("--{name}={value}"),
-    image: Some(Image {
-        environment: &[
-            ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),
-            ("ACCOUNTS", ACCOUNTS),
-        ],
-        arguments: &["sh", "-c", WITH_ACCOUNTS, "sh", "mariadbd"],
-        question: "mariadb -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
-        ..Image::new("mariadb:11.8.3", 3306)
-    }),
+    image: Some(Image::new(3306)),
     ..Server::new("mariadb", probe)
 };
 

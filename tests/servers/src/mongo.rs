@@ -27,13 +27,7 @@ pub(crate) const SERVER: Server = Server {
     arguments: "--bind_ip 127.0.0.1 --nounixsocket --port {port} --dbpath {folder}/data",
     options: "--replSet idem --wiredTigerCacheSizeGB 0.25",
     fast: "--journalCommitInterval 500",
-    image: Some(Image {
-        arguments: &["--bind_ip_all"],
-        question: "mongosh --quiet --eval \"try { rs.status() } catch (error) { \
-                   rs.initiate({_id: 'idem', members: [{_id: 0, host: '127.0.0.1:27017'}]}) } \
-                   if (!db.hello().isWritablePrimary) quit(1); print(db.version())\"",
-        ..Image::new("mongo:8.0", PORT)
-    }),
+    image: Some(Image::new(PORT)),
     install: |_, progress| secantus::BUILT.install(progress),
     is_ready,
     ..Server::new("mongo", probe)

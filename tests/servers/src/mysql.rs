@@ -2,7 +2,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Server;
-use crate::mariadb::{self, ACCOUNTS, WITH_ACCOUNTS, accounts, probe};
+use crate::mariadb::{self, accounts, probe};
 use crate::server::Image;
 use crate::tools::run;
 use crate::unpacked::Unpacked;
@@ -47,12 +47,7 @@ pub(crate) const SERVER: Server = Server {
     durable: "--innodb-buffer-pool-size=1G --innodb-redo-log-capacity=1G",
     tls: mariadb::SERVER.tls,
     setting: mariadb::SERVER.setting,
-    image: Some(Image {
-        environment: &[("MYSQL_ALLOW_EMPTY_PASSWORD", "1"), ("ACCOUNTS", ACCOUNTS)],
-        arguments: &["sh", "-c", WITH_ACCOUNTS, "sh", "mysqld"],
-        question: "mysql -h127.0.0.1 -uidem -pidem -BNe 'SELECT version()'",
-        ..Image::new("mysql:9.4.0", 3306)
-    }),
+    image: Some(Image::new(3306)),
     accepts,
     ..Server::new("mysql", probe)
 };

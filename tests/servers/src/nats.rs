@@ -18,7 +18,7 @@ pub(crate) const SERVER: Server = Server {
     url: "nats://127.0.0.1:{port}",
     arguments: "-a 127.0.0.1 -p {port} -sd {folder}/data",
     options: "-js",
-    image: Some(Image::new("nats:2.10", PORT)),
+    image: Some(Image::new(PORT)),
     ..Server::new("nats", probe)
 };
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::container::Engine;
+use crate::container;
 use crate::error::Doing;
 use crate::folder::{Folder, is_in_use};
 use crate::port::Reservation;
@@ -38,8 +38,8 @@ const CERTIFICATES: &[&str] = &[
 pub(crate) enum Runner {
     /// The programs in this folder.
     Programs(PathBuf),
-    /// A container of the server's image.
-    Engine(Engine),
+    /// A container, by this program.
+    Container(PathBuf),
 }
 
 /// One process of a private server, with the processes that it starts itself.
@@ -80,10 +80,7 @@ impl Node {
             runner: runner.clone(),
             options: options.clone(),
             folder: folder.within(&number.to_string())?,
-            url: match runner {
-                Runner::Programs(_) => url,
-                Runner::Engine(engine) => url.replace("127.0.0.1", engine.address()),
-            },
+            url,
             product: Product::new(server.product, None),
             ports,
             variables: Vec::new(),
@@ -143,7 +140,7 @@ impl Node {
     pub(crate) fn programs(&self) -> &Path {
         match &self.runner {
             Runner::Programs(folder) => folder,
-            Runner::Engine(_) => Path::new(""),
+            Runner::Container(_) => Path::new(""),
         }
     }
 
@@ -240,7 +237,11 @@ impl Node {
     pub(crate) fn spawn(&mut self) -> Result<()> {
         let mut command = match &self.runner {
             Runner::Programs(_) => self.server_command(),
-            Runner::Engine(engine) => engine.run(self)?,
+            Runner::Container(program) => {
+                let mut command = Command::new(program);
+                self.folder.settle(command.arg(self.server.name));
+                command
+            }
         };
         let log = self.folder.open_log()?;
         let errors = log.try_clone().doing(|| "cannot write the log".into())?;
@@ -251,9 +252,13 @@ impl Node {
         self.folder.write(NOTE, &note)
     }
 
-    fn probe(&self) -> Result<Product> {
+    fn probe(&mut self) -> Result<Product> {
         match &self.runner {
-            Runner::Engine(engine) => engine.probe(self),
+            Runner::Container(_) => {
+                let (url, product) = container::started(self.server, &self.folder.log())?;
+                self.url = url;
+                Ok(product)
+            }
             Runner::Programs(programs) => {
                 let product = (self.server.probe)(self.server, &self.url, programs)?;
                 (self.server.is_ready)(self)?;
@@ -265,7 +270,7 @@ impl Node {
     pub(crate) fn wait_ready(&mut self) -> Result<()> {
         let patience = match self.runner {
             Runner::Programs(_) => TIME_TO_START,
-            Runner::Engine(_) => TIME_TO_START_CONTAINER,
+            Runner::Container(_) => TIME_TO_START_CONTAINER,
         };
         let deadline = Instant::now() + patience;
         let failure = loop {

@@ -28,16 +28,7 @@ pub(crate) const SERVER: Server = Server {
     }),
     setting: Setting::Arguments("-c {name}={value}"),
     stop_signal: Signal::QUIT,
-    image: Some(Image {
-        environment: &[
-            ("POSTGRES_HOST_AUTH_METHOD", "trust"),
-            ("POSTGRES_DB", "idem"),
-        ],
-        arguments: &["postgres"],
-        // While the image creates its data, its server listens only at the socket.
-        question: "psql -XAtqc 'SHOW server_version' postgres://postgres@127.0.0.1/idem",
-        ..Image::new("postgres:17.6-alpine", 5432)
-    }),
+    image: Some(Image::new(5432)),
     is_ready,
     ..Server::new("postgres", probe)
 };

@@ -23,11 +23,7 @@ pub(crate) const SERVER: Server = Server {
         scheme: Some("rediss"),
     }),
     setting: Setting::Arguments("--{name} {value}"),
-    image: Some(Image {
-        arguments: &["redis-server"],
-        question: "redis-cli INFO server | sed -n s/^redis_version://p",
-        ..Image::new("redis:7.4", 6379)
-    }),
+    image: Some(Image::new(6379)),
     ..Server::new("redis", probe)
 };
 

@@ -44,9 +44,9 @@ pub struct Server {
     pub(crate) setup: &'static [&'static str],
     /// The arguments of a server on this machine. It runs in the foreground and logs to its output.
     pub(crate) arguments: &'static str,
-    /// More arguments, also of one in a container.
+    /// More arguments.
     pub(crate) options: &'static str,
-    /// More arguments, also of one in a container, for [`Durability::Fast`](crate::Durability).
+    /// More arguments for [`Durability::Fast`](crate::Durability).
     pub(crate) fast: &'static str,
     /// More arguments for [`Durability::Durable`](crate::Durability).
     pub(crate) durable: &'static str,
@@ -295,33 +295,19 @@ impl fmt::Display for Product {
     }
 }
 
-/// An official container image and how to start it.
+/// The official container image, which `idem-containers` starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Image {
-    /// Name with a pinned tag; `IDEM_<NAME>_IMAGE` names another.
-    pub(crate) default: &'static str,
-    /// Port inside the container.
+    /// Port inside the container, and the default one of its clients.
     pub(crate) port: u16,
-    /// Environment of the container.
-    pub(crate) environment: &'static [(&'static str, &'static str)],
-    /// Arguments of the container before the server's [options](Server::options).
-    pub(crate) arguments: &'static [&'static str],
-    /// A shell command of the image that succeeds and prints the version once the server takes
-    /// external connections; empty for an image without programs.
-    pub(crate) question: &'static str,
-    /// The variable, with the value `Y`, by which the user accepts the licence; the container gets
-    /// it, too.
+    /// The variable, with the value `Y`, by which the user accepts the licence.
     pub(crate) licence: Option<&'static str>,
 }
 
 impl Image {
-    pub(crate) const fn new(default: &'static str, port: u16) -> Self {
+    pub(crate) const fn new(port: u16) -> Self {
         Self {
-            default,
             port,
-            environment: &[],
-            arguments: &[],
-            question: "",
             licence: None,
         }
     }

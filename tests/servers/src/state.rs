@@ -160,8 +160,13 @@ fn read(path: &Path) -> Vec<Record> {
 
 /// Returns the file in the target folder around this program.
 fn file() -> Option<PathBuf> {
+    Some(target()?.join("idem/servers.json"))
+}
+
+/// Returns the target folder around this program.
+pub(crate) fn target() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    Some(target_around(&program)?.join("idem/servers.json"))
+    target_around(&program).map(Into::into)
 }
 
 /// Returns the nearest folder with a mark of cargo's. Into an existing folder cargo writes only

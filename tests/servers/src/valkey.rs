@@ -1,6 +1,5 @@
 use crate::Server;
 use crate::redis;
-use crate::server::Image;
 use crate::unpacked::Unpacked;
 
 /// Valkey: no login. It takes Redis's settings.
@@ -17,10 +16,5 @@ pub(crate) const SERVER: Server = Server {
     }),
     cached: Some("valkey/usr/bin"),
     programs: &["valkey-server"],
-    image: Some(Image {
-        arguments: &["valkey-server"],
-        question: "valkey-cli INFO server | sed -n s/^valkey_version://p",
-        ..Image::new("valkey/valkey:8.1", 6379)
-    }),
     ..redis::SERVER
 };

@@ -15,8 +15,6 @@ pub(crate) struct Watchdog {
 
 /// The file, in the folder of each process of a server, that contains its number and a line break.
 pub(crate) const NOTE: &str = "pid";
-/// The script, in the folder of its only process, that removes the container of a server.
-pub(crate) const REMOVE: &str = "remove.sh";
 
 /// `$1` is the server's folder, and `$2` is the number of the signal to try first. A frozen process
 /// receives it when it continues. A zombie has ended, although nobody may ever reap it. Processes
@@ -27,7 +25,6 @@ cat > /dev/null
 runs() {
     kill -0 "$1" && ! grep -q '^State:.Z' "/proc/$1/status"
 } 2> /dev/null
-test -f "$1/0/remove.sh" && sh "$1/0/remove.sh"
 pids=$(cat "$1"/*/pid 2> /dev/null)
 for pid in $pids; do
     kill "-$2" "$pid" 2> /dev/null

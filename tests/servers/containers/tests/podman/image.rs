@@ -15,7 +15,7 @@ const NAME: &str = "localhost/idem-redis:test";
 const BUILD: &str = r#"
 mkdir -p "$1/tmp" "$1/dev" "$1/proc" "$1/sys" "$1/run" "$1/etc"
 root=$1
-files="/bin/sh /bin/sed $2/redis-server $2/redis-cli"
+files="/bin/sh /bin/cat /bin/grep /bin/sed /bin/sleep $2/redis-server $2/redis-cli"
 shift 2
 libraries=$(ldd $files | grep -o '/[^ :]*[.]so[^ :]*' | sort -u)
 tar -c --dereference --hard-dereference -C "$root" . -C / $files $libraries 2> /dev/null |

@@ -1,0 +1,54 @@
+use testcontainers::TestcontainersError;
+use testcontainers::core::error::ClientError;
+
+/// The result of every fallible function here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller may do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No container engine answers, or a licence is not accepted: a test may be left out.
+    Missing,
+    /// The engine answers, and the server does not start.
+    Failed,
+}
+
+/// Why there is no container; the message is one line and contains the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Error {
+    pub(crate) fn missing(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Missing, message.into())
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Failed, message.into())
+    }
+
+    fn new(kind: ErrorKind, message: String) -> Self {
+        Self { kind, message }
+    }
+
+    /// Returns what a caller may do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl From<TestcontainersError> for Error {
+    fn from(error: TestcontainersError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl From<ClientError> for Error {
+    fn from(error: ClientError) -> Self {
+        Self::missing(format!("no container engine: {error}"))
+    }
+}
