@@ -5,6 +5,7 @@ pub mod cell;
 pub mod cells;
 pub mod cluster;
 pub mod commands;
+pub mod fixtures;
 pub mod flow;
 pub mod fuzz;
 pub mod model;
@@ -13,8 +14,6 @@ pub mod product;
 pub mod regress;
 pub mod replay;
 pub mod report;
-pub mod timeline;
-pub mod trace;
 pub mod traffic;
 
 pub use idem_conformance::{history, oracle as judge, search, shrink, spec};

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use idem_core::BoxError;
-use idem_prove::commands::{cell, judge, model, profile, replay};
-use idem_prove::{campaign, fuzz, regress, report, trace};
+use idem_prove::commands::{cell, ci, judge, model, replay};
+use idem_prove::{campaign, fuzz, regress, report};
 
 /// Injects faults into stores, and judges what their callers saw against the specification of one
 /// key.
@@ -25,20 +25,14 @@ enum Command {
     Cells,
     /// Runs one cell: a store under a fault.
     Cell(cell::CellArguments),
-    /// Runs what every change has to pass, in three minutes.
-    Ci,
-    /// Runs all models, drawn cells, drawn patches, traces and fuzzing, in about 1½ hours.
-    Nightly,
-    /// Runs many cells in a drawn order, and judges each.
+    /// Runs what every change has to pass, in a minute: the kept histories, a model, and a cell.
+    Ci(ci::CiArguments),
+    /// Runs every cell in a drawn order, and judges each: 8 hours.
     Campaign(campaign::CampaignArguments),
-    /// Judges the kept histories of a campaign again.
-    Again(campaign::AgainArguments),
     /// Explores the models, and compares what comes of each with what has to.
     Model(model::Model),
     /// Brings faults back by patches, and sees that they are caught.
     Regress(regress::RegressArguments),
-    /// Validates the order in which a server committed traffic, by its own log.
-    Trace(trace::Orders),
     /// Lets coverage guide the fuzz targets of `lab/fuzz`.
     Fuzz(fuzz::Orders),
     /// Writes `docs/proof.md`.
@@ -47,10 +41,6 @@ enum Command {
     Judge {
         /// A folder of `.ndjson` files of one run, or one file
         path: PathBuf,
-        /// Writes the calls on the keys that are not accepted as a page for a browser; those on all
-        /// keys if they are all accepted
-        #[arg(long, value_name = "FILE")]
-        html: Option<PathBuf>,
     },
     /// Prints the fewest calls of a refused history that are still refused.
     Shrink {
@@ -83,16 +73,13 @@ fn start() -> Result<ExitCode, BoxError> {
         Command::Doctor => cell::doctor(),
         Command::Cells => cell::list(),
         Command::Cell(cell) => runtime.block_on(cell::run(&cell)),
-        Command::Ci => profile::ci(&runtime),
-        Command::Nightly => profile::nightly(&runtime),
+        Command::Ci(ci) => ci::run(&ci, &runtime),
         Command::Campaign(campaign) => runtime.block_on(campaign::run(&campaign)),
-        Command::Again(again) => campaign::again(&again),
         Command::Model(model) => model::explore(&model),
         Command::Regress(regress) => regress::run(&regress),
-        Command::Trace(orders) => trace::run(&orders).map(status),
         Command::Fuzz(orders) => fuzz::run(&orders).map(status),
         Command::Report(report) => report::run(&report),
-        Command::Judge { path, html } => judge::read_and_judge(&path, html.as_deref()),
+        Command::Judge { path } => judge::read_and_judge(&path),
         Command::Shrink { path } => judge::print_shrunk(&path),
         Command::Replay(replay) => runtime.block_on(replay::run(&replay)),
         Command::CellInside { orders } => runtime.block_on(cell::inside(&orders)),

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use idem_core::BoxError;
 use idem_servers::{Options, start_private};
-use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
+use crate::campaign::git;
 use crate::report;
 
 /// The folder of the patches, in the workspace.
@@ -27,30 +27,16 @@ const PROVE: &[&str] = &["run", "--quiet", "--manifest-path", MANIFEST, "--"];
 const MANIFEST: &str = "lab/Cargo.toml";
 
 /// The arguments of `prove regress`.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub struct RegressArguments {
     /// The patches, by the beginnings of their names. Default: all
     names: Vec<String>,
-    /// Only so many of them, drawn anew each time
-    #[arg(long, value_name = "NUMBER")]
-    sample: Option<usize>,
     /// Lists them, and applies none
     #[arg(long)]
     list: bool,
     /// The file to which the results are added
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
-}
-
-impl RegressArguments {
-    /// Draws so many patches.
-    #[must_use]
-    pub fn sample(number: usize) -> Self {
-        Self {
-            sample: Some(number),
-            ..Self::default()
-        }
-    }
 }
 
 /// A patch that breaks the workspace.
@@ -133,6 +119,25 @@ impl Patch {
     }
 }
 
+/// Sees that every patch still applies. Returns 0 if so, 1 otherwise.
+///
+/// # Errors
+///
+/// Those of the files.
+pub fn applies(root: &Path) -> Result<ExitCode, BoxError> {
+    let patches = Patch::all(root)?;
+    let mut wrong = 0;
+    for patch in &patches {
+        let file = patch.file.display().to_string();
+        if let Err(why) = git(root, &["apply", "--check", &file]) {
+            wrong += 1;
+            println!("{}: {why}", patch.name);
+        }
+    }
+    println!("{} patches, {wrong} do not apply", patches.len());
+    Ok(ExitCode::from(u8::from(wrong > 0)))
+}
+
 /// Applies each patch to a copy of the commit, and runs the command that has to catch it. Returns 0
 /// when all were caught, 2 otherwise.
 ///
@@ -158,10 +163,6 @@ pub fn run(arguments: &RegressArguments) -> Result<ExitCode, BoxError> {
                 .any(|name| patch.name.starts_with(name.as_str()))
         };
         patches.retain(is_named);
-    }
-    if let Some(number) = arguments.sample {
-        patches.shuffle(&mut rand::rng());
-        patches.truncate(number);
     }
     if arguments.list {
         for patch in &patches {
@@ -317,17 +318,4 @@ impl Drop for Copy {
     fn drop(&mut self) {
         self.remove();
     }
-}
-
-fn git(folder: &Path, arguments: &[&str]) -> Result<(), BoxError> {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(folder)
-        .args(arguments)
-        .output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("git {}: {}", arguments.join(" "), said.trim()).into());
-    }
-    Ok(())
 }

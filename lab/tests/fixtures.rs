@@ -1,22 +1,14 @@
 //! Recorded histories, shrunk, which the judge has to refuse as on the day that they were recorded.
-//!
-//! `IDEM_BLESS=1` records those that are missing.
 
-mod support;
+use std::process::ExitCode;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
-
-use idem_conformance::mutants::{Bug, MutantStore};
+use idem_conformance::mutants::Bug;
 use idem_prove::cluster::without_losses;
+use idem_prove::fixtures::{self, Fixture};
 use idem_prove::history::Calls;
 use idem_prove::judge::judge;
 use idem_prove::search::Bounds;
 use idem_prove::shrink::shrink;
-use idem_prove::traffic::{Plan, Turn};
-
-use support::record;
 
 /// The longest fixture, which somebody has to read.
 const LINES: usize = 40;
@@ -50,54 +42,19 @@ const GONE: &[&str] = &[
     "RedisReplaysWaitingCompletion",
 ];
 
-fn path_of(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures");
-    folder.join(format!("{name}.ndjson"))
-}
-
-fn path(bug: Bug) -> PathBuf {
-    path_of(&format!("{bug:?}"))
-}
-
-/// Records traffic until the judge refuses it, and shrinks it.
-fn shrunk(bug: Bug) -> Calls {
-    let bounds = Bounds::default();
-    for seed in 1..400 {
-        let plan = Plan {
-            seed,
-            lease: Duration::from_millis(8),
-            steps: 60,
-            turn: Turn::Steps(5),
-            ..Plan::default()
-        };
-        let (calls, _) = record(&format!("{bug:?}"), MutantStore::new(bug), plan);
-        let Ok(history) = calls.history() else {
-            continue;
-        };
-        if !judge(&history, bounds).refused.is_empty() {
-            let shrunk = shrink(&calls, bounds).unwrap();
-            if shrunk.to_ndjson().unwrap().lines().count() <= LINES {
-                return shrunk;
-            }
-        }
-    }
-    panic!("{bug:?} was not refused in a short history");
+fn calls(name: &str) -> Calls {
+    Fixture::named(name).unwrap().calls().unwrap()
 }
 
 #[test]
 fn every_recorded_history_is_still_refused() {
     for bug in RECORDED {
-        let path = path(*bug);
-        if std::env::var_os("IDEM_BLESS").is_some() && !path.exists() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, shrunk(*bug).to_ndjson().unwrap()).unwrap();
-        }
-        let text = std::fs::read_to_string(&path).unwrap();
-        let calls = Calls::parse(&text).unwrap();
+        let fixture = Fixture::named(&format!("{bug:?}")).unwrap();
+        let calls = fixture.calls().unwrap();
         let judgement = judge(&calls.history().unwrap(), Bounds::default());
         assert_eq!(judgement.refused.len(), 1, "{bug:?}: {judgement}");
         assert!(judgement.undecided.is_empty(), "{bug:?}: {judgement}");
-        let lines = text.lines().count();
+        let lines = fixture.text.lines().count();
         assert!(lines <= LINES, "{bug:?} has {lines} lines");
     }
 }
@@ -105,8 +62,7 @@ fn every_recorded_history_is_still_refused() {
 #[test]
 fn a_result_that_was_told_and_is_gone_needs_a_loss() {
     for name in GONE {
-        let text = std::fs::read_to_string(path_of(name)).unwrap();
-        let calls = Calls::parse(&text).unwrap();
+        let calls = calls(name);
         let with = judge(&calls.history().unwrap(), Bounds::default());
         assert!(with.is_accepted() && with.losses == 1, "{name}: {with}");
         let calls = without_losses(&calls);
@@ -117,38 +73,14 @@ fn a_result_that_was_told_and_is_gone_needs_a_loss() {
 }
 
 #[test]
-fn every_kept_history_has_the_verdict_of_the_list() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let list = std::fs::read_to_string(folder.join("VERDICTS.md")).unwrap();
-    let rows = list.lines().skip_while(|line| !line.starts_with("| ---"));
-    let rows = rows.skip(1).map(|row| {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        (cells[1].to_owned(), cells[2].to_owned())
-    });
-    let listed: BTreeMap<String, String> = rows.collect();
-    let files = std::fs::read_dir(folder.join("fixtures")).unwrap();
-    let judged: BTreeMap<String, String> = files
-        .map(|file| {
-            let path = file.unwrap().path();
-            let calls = Calls::read(&path).unwrap();
-            let judgement = judge(&calls.history().unwrap(), Bounds::default());
-            let verdict = match (judgement.is_accepted(), judgement.refused.is_empty()) {
-                (true, _) => format!("accepted with {} losses", judgement.losses),
-                (false, false) => "refused".to_owned(),
-                (false, true) => "undecided".to_owned(),
-            };
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            (name, verdict)
-        })
-        .collect();
-    assert_eq!(judged, listed, "explain a change in VERDICTS.md");
+fn every_kept_history_has_its_verdict() {
+    assert_eq!(fixtures::run().unwrap(), ExitCode::SUCCESS);
 }
 
 #[test]
 fn a_fixture_cannot_be_shrunk_further() {
     for bug in &RECORDED[..3] {
-        let text = std::fs::read_to_string(path(*bug)).unwrap();
-        let calls = Calls::parse(&text).unwrap();
+        let calls = calls(&format!("{bug:?}"));
         assert_eq!(shrink(&calls, Bounds::default()).unwrap(), calls, "{bug:?}");
     }
 }
@@ -198,8 +130,8 @@ fn claims_of_other_keys_stay_where_they_show_the_clock() {
 /// would be refused instead of the one that is wrong.
 #[test]
 fn what_ran_beside_a_call_that_is_left_stays() {
-    let text = std::fs::read_to_string(path_of("MySqlRenewalSeenAndLost")).unwrap();
-    let shrunk = shrink(&Calls::parse(&text).unwrap(), Bounds::default()).unwrap();
+    let calls = calls("MySqlRenewalSeenAndLost");
+    let shrunk = shrink(&calls, Bounds::default()).unwrap();
     assert!(
         shrunk.to_ndjson().unwrap().contains("in_flight"),
         "{shrunk:?}"
@@ -208,7 +140,7 @@ fn what_ran_beside_a_call_that_is_left_stays() {
 
 #[test]
 fn a_torn_last_line_is_dropped_and_a_torn_other_line_is_an_error() {
-    let text = std::fs::read_to_string(path(RECORDED[0])).unwrap();
+    let text = Fixture::named("CheckThenInsert").unwrap().text;
     let whole = Calls::parse(&text).unwrap();
     let torn = &text[..text.len() - 3];
     let left = Calls::parse(torn).unwrap();

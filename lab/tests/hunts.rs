@@ -1,11 +1,7 @@
 //! The two hunts: a duplicate gets a stored result that no other server has yet, and then the
 //! server that has it is lost.
 //!
-//! The servers are private ones. A test whose server is not on this machine says so and passes,
-//! unless `IDEM_REQUIRE` names the server.
-
-#[path = "support/servers.rs"]
-mod servers;
+//! The servers are private ones, so an ordinary run ignores these tests.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +11,6 @@ use idem_prove::cluster::{Caller, Told, postgres, redis, without_losses};
 use idem_prove::history::Calls;
 use idem_prove::judge::{Judgement, judge};
 use idem_prove::search::Bounds;
-
-use servers::are_here;
 
 /// Runs it to its end on a runtime of its own.
 fn wait_for<T>(work: impl Future<Output = T>) -> T {
@@ -76,52 +70,48 @@ fn replicated() -> Config {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL, Redis or Valkey"]
 fn postgres_tells_after_a_crash_what_no_standby_has() {
-    if are_here(&["postgres"]) {
-        each(
-            &async |folder, caller| {
-                postgres::crash_of_a_waiting_commit(folder, 1, &Config::new(), caller).await
-            },
-            lost,
-        );
-    }
+    each(
+        &async |folder, caller| {
+            postgres::crash_of_a_waiting_commit(folder, 1, &Config::new(), caller).await
+        },
+        lost,
+    );
 }
 
 #[test]
+#[ignore = "needs PostgreSQL, Redis or Valkey"]
 fn postgres_tells_after_a_crash_only_what_standbys_have_where_that_is_configured() {
-    if are_here(&["postgres"]) {
-        each(
-            &async |folder, caller| {
-                postgres::crash_of_a_waiting_commit(folder, 1, &replicated(), caller).await
-            },
-            kept,
-        );
-    }
+    each(
+        &async |folder, caller| {
+            postgres::crash_of_a_waiting_commit(folder, 1, &replicated(), caller).await
+        },
+        kept,
+    );
 }
 
 /// The server acknowledges the completion itself. Its replays can wait, but it is lost.
 #[test]
+#[ignore = "needs PostgreSQL, Redis or Valkey"]
 fn postgres_acknowledges_a_commit_whose_wait_was_cancelled() {
-    if are_here(&["postgres"]) {
-        let caller = Caller::Duplicate;
-        let (told, calls) = run(async |folder| {
-            postgres::cancel_of_a_waiting_commit(folder, 1, &replicated(), caller).await
-        });
-        assert_eq!(told, Told::Nothing);
-        lost((Told::Stored, calls));
-    }
+    let caller = Caller::Duplicate;
+    let (told, calls) = run(async |folder| {
+        postgres::cancel_of_a_waiting_commit(folder, 1, &replicated(), caller).await
+    });
+    assert_eq!(told, Told::Nothing);
+    lost((Told::Stored, calls));
 }
 
 #[test]
+#[ignore = "needs PostgreSQL, Redis or Valkey"]
 fn redis_tells_only_what_replicas_have() {
     for product in ["redis", "valkey"] {
-        if are_here(&[product]) {
-            each(
-                &async |folder, caller| {
-                    redis::loss_of_a_waiting_completion(folder, 1, product, caller).await
-                },
-                kept,
-            );
-        }
+        each(
+            &async |folder, caller| {
+                redis::loss_of_a_waiting_completion(folder, 1, product, caller).await
+            },
+            kept,
+        );
     }
 }

@@ -4,16 +4,10 @@ use std::collections::BTreeSet;
 
 use idem_prove::model::{configurations, run};
 
-/// Debug builds are slow: the configurations without a mistake that are left out here are explored
-/// by `prove model --small`.
-const LARGE: [&str; 2] = ["shard/small", "protocol/small"];
-
 #[test]
 fn small_configurations_come_out_as_expected() {
     let small = configurations();
-    let small = small
-        .iter()
-        .filter(|it| it.is_small() && !LARGE.contains(&it.name()));
+    let small = small.iter().filter(|it| it.is_small());
     let wrong: Vec<String> = small
         .map(run)
         .filter(|outcome| !outcome.is_expected)

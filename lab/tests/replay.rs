@@ -1,18 +1,17 @@
 //! Recorded calls that are made again, on a store with the same mistake and on one without.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use idem_conformance::mutants::{Bug, MutantStore};
 use idem_core::{IdempotencyStore, MemoryStore};
+use idem_prove::fixtures::Fixture;
 use idem_prove::history::{Calls, Head, Recorded, Recorder, VERSION};
 use idem_prove::judge::judge;
 use idem_prove::replay::replay;
 use idem_prove::search::Bounds;
 
 fn fixture(name: &str) -> Calls {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures");
-    Calls::read(&folder.join(format!("{name}.ndjson"))).unwrap()
+    Fixture::named(name).unwrap().calls().unwrap()
 }
 
 /// Returns whether a replay of the calls is refused.

@@ -25,14 +25,17 @@ const SERVERS: &[&str] = &[
     "postgres", "etcd", "patroni", "redis", "valkey", "mariadb", "mysql",
 ];
 
-/// The commands that run cells; the others read files.
-const RUNS: &[&str] = &["ci", "campaign", "cell", "doctor", "nightly", "trace"];
+/// The commands that run any cell; the others read files.
+const RUNS: &[&str] = &["campaign", "cell", "doctor"];
 
 /// Runs `prove` with these arguments. Returns its exit status.
 pub(crate) fn run(arguments: &[OsString]) -> Result<u8> {
     let command = arguments.first().and_then(|word| word.to_str());
-    if command.is_some_and(|command| RUNS.contains(&command)) {
-        set_up();
+    match command {
+        // It draws a cell, and installs the servers of that one.
+        Some("ci") => install(FAULTS, &[]),
+        Some(command) if RUNS.contains(&command) => install(FAULTS, SERVERS),
+        _ => {}
     }
     // A campaign needs speed, and its first build takes a quarter of an hour: cargo shows how far it
     // is.
@@ -50,11 +53,11 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<u8> {
 }
 
 /// Installs what is missing. What cannot be installed is reported as not run by `prove doctor`.
-fn set_up() {
-    if let Err(error) = tools::packages(FAULTS) {
+fn install(faults: &[&str], servers: &[&str]) {
+    if let Err(error) = tools::packages(faults) {
         println!("    some faults are not injected: {error}");
     }
-    for name in SERVERS {
+    for name in servers {
         let provided = idem_servers::server(name)
             .and_then(|server| server.provide(|message| println!("    {message}")));
         if let Err(error) = provided {

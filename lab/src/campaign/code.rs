@@ -73,7 +73,7 @@ pub fn code_of(root: &Path, product: &str) -> Result<String, BoxError> {
     Ok(idem_ledger::hash_of(root, &folders)?)
 }
 
-fn git(root: &Path, arguments: &[&str]) -> Result<String, BoxError> {
+pub(crate) fn git(root: &Path, arguments: &[&str]) -> Result<String, BoxError> {
     let output = Command::new("git")
         .arg("-C")
         .arg(root)

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Counts, Row, Tally};
 
 /// What all campaigns together showed. Rows of the same cell and code are added up.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// The entries.
     pub entries: Vec<Entry>,
@@ -53,21 +52,28 @@ impl Ledger {
     /// The file cannot be read.
     pub fn read(file: &Path) -> Result<Self, BoxError> {
         match std::fs::read(file) {
-            Ok(text) => Ok(serde_json::from_slice(&text)
-                .map_err(|error| format!("{}: {error}", file.display()))?),
+            Ok(text) => {
+                let entries = serde_json::Deserializer::from_slice(&text).into_iter();
+                let entries = entries.collect::<Result<_, _>>();
+                let entries = entries.map_err(|error| format!("{}: {error}", file.display()))?;
+                Ok(Self { entries })
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(format!("{}: {error}", file.display()).into()),
         }
     }
 
-    /// Writes it in place of the file.
+    /// Writes it in place of the file, with a line for each entry.
     ///
     /// # Errors
     ///
     /// The file cannot be written.
     pub fn write(&self, file: &Path) -> Result<(), BoxError> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
+        let mut text = String::new();
+        for entry in &self.entries {
+            text += &serde_json::to_string(entry)?;
+            text.push('\n');
+        }
         write_whole(file, text.as_bytes())
     }
 
@@ -98,24 +104,6 @@ impl Ledger {
         let order = |entry: &Entry| (entry.cell.clone(), entry.code.clone());
         self.entries.sort_by_key(order);
         Ok(())
-    }
-
-    /// Replaces what a piece showed by what its history shows to a later search, if it has it.
-    pub fn replace(&mut self, old: &Row, new: &Row) {
-        let has = |entry: &&mut Entry| entry.cell == old.cell && entry.seeds.contains(&old.seed);
-        let Some(entry) = self.entries.iter_mut().find(has) else {
-            return;
-        };
-        let is_there = |(seed, why): &(u64, String)| *seed == old.seed && *why == old.verdict;
-        if old.status != 0 && !entry.not_accepted.iter().any(is_there) {
-            // It was replaced before, by a run that was killed then.
-            return;
-        }
-        entry.not_accepted.retain(|(seed, _)| *seed != old.seed);
-        entry.undecided -= old.undecided;
-        entry.refused -= old.refused;
-        entry.losses -= old.losses;
-        entry.judge(new);
     }
 }
 

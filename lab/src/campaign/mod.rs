@@ -1,7 +1,6 @@
 //! Campaigns: cells in a drawn order, each judged before the next begins, and the ledger of what
 //! they showed.
 
-mod again;
 mod code;
 mod ledger;
 mod plan;
@@ -13,10 +12,10 @@ use crate::history::History;
 use crate::judge::{Judgement, judge};
 use crate::search::Bounds;
 
-pub use again::{AgainArguments, again};
+pub(crate) use code::git;
 pub use code::{code_of, commit};
 pub use ledger::{Entry, Ledger};
-pub use plan::{Piece, Plan, Profile};
+pub use plan::{Piece, Plan};
 pub use row::{Counts, Row};
 pub use run::{CampaignArguments, run};
 pub use tally::Tally;

@@ -3,35 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use idem_core::BoxError;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::cells::{self, CellSpec, Expects, Kind, Segment};
-
-/// How much a campaign runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Profile {
-    /// A few cells of SQLite, PostgreSQL and Redis, for each change: 3 minutes
-    Ci,
-    /// Four drawn cells of each product: half an hour
-    Nightly,
-    /// Every cell for 20 seconds and for 50 faults, and traffic at scale: 8 hours
-    Campaign,
-}
-
-/// The cells of `ci`.
-const CI: &[&str] = &[
-    "sqlite/power-cut",
-    "postgres/power-cut",
-    "postgres-async/power-cut",
-    "redis/power-cut",
-    "redis/worker-kill",
-];
+use crate::cells::{self, CellSpec, Expects, Segment};
 
 /// A cell, and how much of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +45,6 @@ impl Piece {
 /// The pieces of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// How much it runs.
-    pub profile: Profile,
     /// The seed of the order and of all other seeds.
     pub seed: u64,
     /// The commit that it is about: another one may not go on with it.
@@ -78,54 +54,26 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws the pieces of a profile. `only` keeps the cells whose names contain it.
+    /// Draws the pieces: every cell for 20 seconds and for 50 faults, and traffic at scale. `only`
+    /// keeps the cells whose names contain it.
     #[must_use]
-    pub fn draw(profile: Profile, seed: u64, commit: String, only: &str) -> Self {
+    pub fn draw(seed: u64, commit: String, only: &str) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let all = cells::all();
-        let all = all.iter().filter(|cell| cell.name.contains(only));
         let mut pieces: Vec<Piece> = Vec::new();
-        match profile {
-            Profile::Ci => {
-                let named = all.filter(|cell| CI.contains(&cell.name));
-                pieces.extend(named.map(|cell| piece(cell, &mut random, 5, 4)));
+        for cell in &cells::all() {
+            if !cell.name.contains(only) {
+                continue;
             }
-            Profile::Nightly => {
-                let mut by_product: Vec<(&str, Vec<&CellSpec>)> = Vec::new();
-                for cell in all {
-                    let group = by_product
-                        .iter_mut()
-                        .find(|(name, _)| *name == cell.product);
-                    match group {
-                        Some((_, cells)) => cells.push(cell),
-                        None => by_product.push((cell.product, vec![cell])),
-                    }
-                }
-                for (_, mut cells) in by_product {
-                    cells.shuffle(&mut random);
-                    let four = cells.iter().take(4);
-                    pieces.extend(four.map(|cell| match (cell.expects, cell.kind) {
-                        // There are few in 20 s, and not each loses something.
-                        (Expects::Loss, Kind::FailingWrites) => ten_faults(cell, &mut random),
-                        _ => piece(cell, &mut random, 20, 4),
-                    }));
-                }
-            }
-            Profile::Campaign => {
-                for cell in all {
-                    pieces.push(piece(cell, &mut random, 20, 4));
-                    // In parts, for a budget ends between pieces.
-                    pieces.extend((0..5).map(|_| ten_faults(cell, &mut random)));
-                    let fresh = callers_at_scale(cell);
-                    if fresh > 0 && cell.name.ends_with("/worker-kill") {
-                        pieces.extend((0..10).map(|_| piece(cell, &mut random, 20, fresh)));
-                    }
-                }
+            pieces.push(piece(cell, &mut random, 20, 4));
+            // In parts, for a budget ends between pieces.
+            pieces.extend((0..5).map(|_| ten_faults(cell, &mut random)));
+            let fresh = callers_at_scale(cell);
+            if fresh > 0 && cell.name.ends_with("/worker-kill") {
+                pieces.extend((0..10).map(|_| piece(cell, &mut random, 20, fresh)));
             }
         }
         pieces.shuffle(&mut random);
         Self {
-            profile,
             seed,
             commit,
             pieces,

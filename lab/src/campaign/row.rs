@@ -37,8 +37,6 @@ pub struct Row {
     pub status: u8,
     /// The verdict in words; why the cell did not run.
     pub verdict: String,
-    /// The hash of the history; empty without one.
-    pub sha256: String,
 }
 
 impl Row {

@@ -8,7 +8,7 @@ use clap::Args;
 use idem_core::BoxError;
 
 use super::ledger::write_whole;
-use super::{Counts, Ledger, Piece, Plan, Profile, Row, Tally, code, judged, tally};
+use super::{Counts, Ledger, Piece, Plan, Row, Tally, code, judged};
 use crate::cells::{self, CellSpec};
 use crate::history::Calls;
 use crate::traffic;
@@ -16,9 +16,6 @@ use crate::traffic;
 /// The arguments of `prove campaign`.
 #[derive(Debug, Args)]
 pub struct CampaignArguments {
-    /// How much to run
-    #[arg(value_enum)]
-    profile: Profile,
     /// The seed of the order and of every piece. Default: a random one, which is printed
     #[arg(long)]
     seed: Option<u64>,
@@ -35,21 +32,6 @@ pub struct CampaignArguments {
     /// The ledger to which the rows are added, once each
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
-}
-
-impl CampaignArguments {
-    /// Runs all of a profile, and keeps only what is not accepted.
-    #[must_use]
-    pub fn of(profile: Profile) -> Self {
-        Self {
-            profile,
-            seed: None,
-            only: String::new(),
-            folder: None,
-            budget: None,
-            ledger: None,
-        }
-    }
 }
 
 /// Runs a campaign. Returns 0 when every piece was accepted, 1 when one was refused, 2 when one
@@ -78,7 +60,7 @@ pub async fn run(arguments: &CampaignArguments) -> Result<ExitCode, BoxError> {
         }
         None => {
             let seed = arguments.seed.unwrap_or_else(traffic::seed);
-            let plan = Plan::draw(arguments.profile, seed, commit, &arguments.only);
+            let plan = Plan::draw(seed, commit, &arguments.only);
             let text = serde_json::to_vec_pretty(&plan)?;
             write_whole(&folder.join("plan.json"), &text)?;
             plan
@@ -155,7 +137,7 @@ impl Campaign<'_> {
             started.elapsed().as_secs(),
             row.verdict
         );
-        // Histories that need no explanation are not kept: their seed and hash are.
+        // Histories that need no explanation are not kept: their seed is.
         if row.status == 0 && row.losses == 0 && histories.exists() {
             std::fs::remove_dir_all(&histories)?;
         }
@@ -189,7 +171,6 @@ impl Campaign<'_> {
             faults: std::collections::BTreeMap::new(),
             status: 2,
             verdict: String::new(),
-            sha256: String::new(),
         };
         if let Some(why) = cells::missing(cell) {
             row.verdict = format!("not run: {why}");
@@ -217,7 +198,6 @@ impl Campaign<'_> {
         row.faults = Counts::of(&ran.faults);
         row.product = ran.product;
         row.settings = ran.settings;
-        row.sha256 = tally::hash(histories)?;
         Ok(row.with(&proof, &judgement))
     }
 

@@ -1,11 +1,8 @@
 //! [`Tally`]: what a history holds, in numbers.
 
 use std::collections::HashMap;
-use std::fs::DirEntry;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::history::Calls;
 use crate::spec::{Answer, Op};
@@ -71,24 +68,4 @@ impl Tally {
         self.replays += other.replays;
         self.rows += other.rows;
     }
-}
-
-/// Returns a hash of the files of a history, by which a kept one is known again.
-///
-/// # Errors
-///
-/// Those of the files.
-pub(super) fn hash(folder: &Path) -> std::io::Result<String> {
-    let entries: std::io::Result<Vec<_>> = std::fs::read_dir(folder)?.collect();
-    let mut files: Vec<_> = entries?.iter().map(DirEntry::path).collect();
-    files.retain(|file| file.extension().is_some_and(|end| end == "ndjson"));
-    files.sort();
-    let mut digest = Sha256::new();
-    for file in files {
-        digest.update(std::fs::read(file)?);
-    }
-    Ok(digest.finalize()[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
 }

@@ -146,6 +146,18 @@ impl CellSpec {
     }
 }
 
+impl CellSpec {
+    /// Returns whether continuous integration may draw it: it has one server at most, from a package,
+    /// and is accepted after one fault. It may take more than one to see a loss.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.expects == Expects::Hold
+            && !matches!(self.kind, Kind::FailOver(_))
+            && !self.setup.is_cluster
+            && self.setup.server != Some("mongo")
+    }
+}
+
 /// Returns why the machine cannot run a cell; `None` if it can.
 #[must_use]
 pub fn missing(cell: &CellSpec) -> Option<String> {

@@ -43,6 +43,23 @@ pub struct CellArguments {
     histories: Option<PathBuf>,
 }
 
+impl CellArguments {
+    /// Runs a cell briefly.
+    #[must_use]
+    pub fn of(name: String, seed: u64) -> Self {
+        Self {
+            name,
+            seed: Some(seed),
+            seconds: 5,
+            faults: 1,
+            workers: 3,
+            callers: 3,
+            fresh: 4,
+            histories: None,
+        }
+    }
+}
+
 /// Runs a cell and judges it. Returns 0 for accepted, 1 for refused, 2 for not proven.
 ///
 /// # Errors

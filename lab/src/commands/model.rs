@@ -1,13 +1,9 @@
 //! `prove model`: explores the configurations of the models.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
-use crate::model::{Configuration, Outcome, configurations, run};
+use crate::model::{Configuration, configurations, run};
 use clap::Args;
 use idem_core::BoxError;
 
@@ -16,29 +12,21 @@ use idem_core::BoxError;
 pub struct Model {
     /// Only configurations whose names begin with this
     name: Option<String>,
-    /// Only those that continuous integration runs
-    #[arg(long)]
-    small: bool,
     /// Prints the names and what has to come of each
     #[arg(long)]
     list: bool,
-    /// Prints one line of JSON for each, with the steps to its contradiction
-    #[arg(long)]
-    json: bool,
     /// Writes what came of each into this file
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
 }
 
 impl Model {
-    /// Explores all configurations, or those of continuous integration.
+    /// Explores the configurations whose names begin with this.
     #[must_use]
-    pub fn all(small: bool) -> Self {
+    pub fn named(name: &str) -> Self {
         Self {
-            name: None,
-            small,
+            name: Some(name.to_owned()),
             list: false,
-            json: false,
             results: None,
         }
     }
@@ -46,15 +34,14 @@ impl Model {
 
 /// Returns 0 when everything came out as expected, 1 for another contradiction or none, 2 for a
 /// search that was cut short or left out a transition.
+///
+/// # Errors
+///
+/// No configuration has the name; the file cannot be written.
 pub fn explore(arguments: &Model) -> Result<ExitCode, BoxError> {
-    let chosen: Vec<Configuration> = configurations()
-        .into_iter()
-        .filter(|it| it.is_small() || !arguments.small)
-        .filter(|it| {
-            let name = arguments.name.as_deref();
-            name.is_none_or(|name| it.name().starts_with(name))
-        })
-        .collect();
+    let name = arguments.name.as_deref().unwrap_or_default();
+    let mut chosen: Vec<Configuration> = configurations();
+    chosen.retain(|it| it.name().starts_with(name));
     if chosen.is_empty() {
         return Err("no configuration has this name; see --list".into());
     }
@@ -65,99 +52,26 @@ pub fn explore(arguments: &Model) -> Result<ExitCode, BoxError> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut outcomes = Vec::new();
-    explored(&chosen, |outcome| {
-        print(&outcome, arguments.json)?;
+    for configuration in &chosen {
+        let outcome = run(configuration);
+        println!("{outcome}");
+        if !outcome.is_expected {
+            outcome
+                .path
+                .iter()
+                .for_each(|action| println!("    {action}"));
+        }
         outcomes.push(outcome);
-        Ok(())
-    })?;
+    }
     if let Some(file) = &arguments.results {
-        std::fs::write(file, results(&outcomes)?)?;
+        std::fs::write(file, serde_json::to_string_pretty(&outcomes)? + "\n")?;
     }
-    Ok(summary(&outcomes, arguments.json))
-}
-
-/// Returns what came of each, without the steps to it.
-fn results(outcomes: &[Outcome]) -> Result<String, BoxError> {
-    let mut values = Vec::new();
-    for outcome in outcomes {
-        let mut value = serde_json::to_value(outcome)?;
-        if let Some(fields) = value.as_object_mut() {
-            fields.retain(|name, _| !matches!(name.as_str(), "path" | "kinds"));
-        }
-        values.push(value);
-    }
-    Ok(serde_json::to_string_pretty(&values)? + "\n")
-}
-
-/// Explores two at a time, each on one thread, and passes the outcomes on in the order of the
-/// table.
-fn explored(
-    chosen: &[Configuration],
-    mut each: impl FnMut(Outcome) -> Result<(), BoxError>,
-) -> Result<(), BoxError> {
-    let (sender, outcomes) = mpsc::channel();
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            let (sender, next) = (sender.clone(), &next);
-            let take = || {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                Some((at, chosen.get(at)?))
-            };
-            scope.spawn(move || {
-                while let Some((at, configuration)) = take() {
-                    if sender.send((at, run(configuration))).is_err() {
-                        // An outcome could not be printed.
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        let mut early = BTreeMap::new();
-        let mut expected = 0;
-        for (at, outcome) in outcomes {
-            early.insert(at, outcome);
-            while let Some(outcome) = early.remove(&expected) {
-                expected += 1;
-                each(outcome)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-fn print(outcome: &Outcome, json: bool) -> Result<(), BoxError> {
-    if json {
-        println!("{}", serde_json::to_string(outcome)?);
-        return Ok(());
-    }
-    println!("{outcome}");
-    if !outcome.is_expected {
-        for action in &outcome.path {
-            println!("    {action}");
-        }
-    }
-    Ok(())
-}
-
-fn summary(outcomes: &[Outcome], json: bool) -> ExitCode {
-    let wrong: Vec<_> = outcomes.iter().filter(|it| !it.is_expected).collect();
-    let undecided = wrong.iter().filter(|it| it.is_undecided).count();
-    if !json {
-        let states: usize = outcomes.iter().map(|it| it.states).sum();
-        let seconds: f64 = outcomes.iter().map(|it| it.seconds).sum();
-        println!(
-            "{} configurations, {states} states, {seconds:.0} s: {} as expected, {} not, \
-             {undecided} undecided",
-            outcomes.len(),
-            outcomes.len() - wrong.len(),
-            wrong.len() - undecided,
-        );
-    }
-    match (wrong.len() - undecided, undecided) {
-        (0, 0) => ExitCode::SUCCESS,
-        (0, _) => ExitCode::from(2),
-        (_, _) => ExitCode::FAILURE,
-    }
+    let wrong = outcomes.iter().filter(|it| !it.is_expected);
+    Ok(
+        match wrong.map(|it| it.is_undecided).reduce(|a, b| a && b) {
+            None => ExitCode::SUCCESS,
+            Some(true) => ExitCode::from(2),
+            Some(false) => ExitCode::FAILURE,
+        },
+    )
 }

@@ -17,11 +17,9 @@ use page::page;
 /// The page, in the workspace.
 const PAGE: &str = "docs/proof.md";
 /// The ledger of campaigns, in the workspace.
-const LEDGER: &str = "lab/results/ledger.json";
+const LEDGER: &str = "lab/results/ledger.ndjson";
 /// The outcomes of the models, in the workspace.
 const MODELS: &str = "lab/results/models.json";
-/// The numbers of the servers' logs, in the workspace.
-const TRACES: &str = "lab/results/traces.json";
 /// When each patch was last caught, in the workspace.
 const CAUGHT: &str = "lab/results/caught.json";
 

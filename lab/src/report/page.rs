@@ -7,11 +7,10 @@ use std::path::Path;
 use idem_core::BoxError;
 use serde_json::Value;
 
-use super::{CAUGHT, LEDGER, MODELS, TRACES, read, sentences};
+use super::{CAUGHT, LEDGER, MODELS, read, sentences};
 use crate::campaign::{Counts, Entry, Ledger, Tally, code_of};
 use crate::cells::{self, CellSpec, Expects};
 use crate::regress::{Caught, Patch};
-use crate::trace::{TRANSITIONS, Traced};
 
 /// The beginning of the page.
 const HEAD: &str = "\
@@ -19,7 +18,7 @@ const HEAD: &str = "\
 
 What was done to the stores, what their callers saw, and whether the specification of a key explains
 it. `cargo xtask prove report` writes this page from the files below `lab/results`, and CI compares
-it. [The README of idem-prove](../lab/README.md) explains how histories are recorded and judged.
+it. [The README of the lab](../lab/README.md) explains how histories are recorded and judged.
 
 A row counts only for the code that it is about: a change of a store's crate voids its rows.
 ";
@@ -44,7 +43,7 @@ const NOT_SHOWN: &str = "\
 /// Returns the text of the page.
 pub(super) fn page(root: &Path) -> Result<String, BoxError> {
     let cells = cells::all();
-    let ledger: Ledger = read(&root.join(LEDGER))?;
+    let ledger = Ledger::read(&root.join(LEDGER))?;
     let entries = current(root, &cells, &ledger)?;
     let mut text = HEAD.to_owned();
     text += "\n## Track record\n\n";
@@ -57,8 +56,6 @@ pub(super) fn page(root: &Path) -> Result<String, BoxError> {
     text += &not_run(&cells, &ledger, &entries)?;
     text += "\n";
     text += NOT_SHOWN;
-    text += "\n## Traces\n\n";
-    text += &traces(root)?;
     text += "\n## Models\n\n";
     text += &models(root)?;
     text += "\n## Guarantees\n\n";
@@ -284,38 +281,16 @@ fn not_run(cells: &[CellSpec], ledger: &Ledger, entries: &[&Entry]) -> Result<St
     Ok(text)
 }
 
-fn traces(root: &Path) -> Result<String, BoxError> {
-    let traced: BTreeMap<String, Traced> = read(&root.join(TRACES))?;
-    let mut text = "The order in which each server committed, by its own log, and how often each kind \
-        of transition was seen in it. `cargo xtask prove trace STORE` runs traffic and validates the \
-        log.\n\n"
-        .to_owned();
-    let row = |text: &mut String, name: &str, of: &dyn Fn(&Traced) -> String| {
-        let columns: Vec<String> = traced.values().map(of).collect();
-        writeln!(text, "| {name} | {} |", columns.join(" | "))
-    };
-    row(&mut text, "", &|one| one.product.clone())?;
-    text += "| --- |";
-    traced.values().for_each(|_| text += " ---: |");
-    text += "\n";
-    row(&mut text, "calls", &|one| one.calls.to_string())?;
-    row(&mut text, "changes", &|one| one.changes.to_string())?;
-    row(&mut text, "refused", &|one| one.refused.to_string())?;
-    for kind in TRANSITIONS {
-        let times = |one: &Traced| one.seen.get(kind).copied().unwrap_or_default();
-        row(&mut text, kind, &|one| times(one).to_string())?;
-    }
-    Ok(text)
-}
-
 fn models(root: &Path) -> Result<String, BoxError> {
     let outcomes: Vec<Value> = read(&root.join(MODELS))?;
     if outcomes.is_empty() {
         return Ok("The models have not run.\n".to_owned());
     }
     let mut text =
-        "[MAPPING.md](../lab/MAPPING.md) says which code each model stands for, and what \
-        is not modelled. `cargo xtask prove model` runs them.\n\n"
+        "[The README of the lab](../lab/README.md#models) says which code the model stands for. \
+        `cargo xtask prove model` runs it. Models of the memory store, of statements and of \
+        transactions, and traces of the servers' logs, stood here until they were removed: none \
+        had found a fault of the list above.\n\n"
             .to_owned();
     text += "| configuration | states | depth | time | expected | found |\n";
     text += "| --- | ---: | ---: | ---: | --- | --- |\n";
