@@ -4,12 +4,12 @@
 //! not. Everything is built with it, in a target folder of its own. Unsafe code is forbidden in the
 //! family, so no sanitizer is needed; overflow checks are on.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
 use idem_core::BoxError;
+use idem_fuzz::corpus::{corpus, crash, keep};
 use serde_json::Value;
 
 /// What makes the compiler count edges and show libFuzzer what is compared.
@@ -19,8 +19,8 @@ const FLAGS: &str = "--cfg fuzzing --cfg fuzzing_libfuzzer -Ccodegen-units=1 -Cp
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// The most of a committed corpus: files, and bytes altogether.
-const COMMITTED: (usize, u64) = (200, 1 << 20);
+/// The most inputs of a committed corpus.
+const COMMITTED: usize = 200;
 
 /// The longest input.
 const LONGEST: u32 = 2048;
@@ -48,8 +48,8 @@ impl Default for Orders {
     }
 }
 
-/// Fuzzes one target after the other. Returns whether none failed: a failure leaves its input in the
-/// folder `crashes` of the target, where ordinary tests find it.
+/// Fuzzes one target after the other. Returns whether none failed: a failure prints the line of its
+/// input for the file `crashes`, which ordinary tests replay.
 ///
 /// # Errors
 ///
@@ -67,12 +67,11 @@ pub fn run(orders: &Orders) -> Result<bool, BoxError> {
     let seconds = (orders.minutes * 60 / targets.len() as u64).max(1);
     let mut is_clean = true;
     for name in &targets {
-        let target = Target::new(&workspace, &program, name)?;
+        let target = Target::new(&program, name)?;
         println!("{name}: {seconds} s");
         is_clean &= target.fuzz(seconds)?;
         if orders.keep {
-            let (files, bytes) = target.keep()?;
-            println!("{name}: {files} files, {bytes} bytes in its corpus");
+            println!("{name}: {} inputs in its corpus", target.keep()?);
         }
     }
     Ok(is_clean)
@@ -131,52 +130,48 @@ fn targets(program: &Path) -> Result<Vec<String>, BoxError> {
 struct Target<'a> {
     program: &'a Path,
     name: &'a str,
-    /// The committed inputs.
-    committed: PathBuf,
-    /// Inputs that failed.
-    crashes: PathBuf,
-    /// What earlier runs found, beside the program.
+    /// What this and earlier runs found, beside the program.
     found: PathBuf,
+    /// Inputs that failed, beside the program.
+    crashes: PathBuf,
 }
 
 impl<'a> Target<'a> {
-    fn new(workspace: &Path, program: &'a Path, name: &'a str) -> Result<Self, BoxError> {
-        let folder = name.replace("::", "__");
-        let of_target = workspace
-            .canonicalize()?
-            .join("lab/fuzz/tests/targets/__fuzz__")
-            .join(&folder);
+    /// Unpacks the committed corpus into the folder of what was found.
+    fn new(program: &'a Path, name: &'a str) -> Result<Self, BoxError> {
         let beside = program.parent().ok_or("a program without a folder")?;
+        let folder = beside.join("corpora").join(name.replace("::", "."));
         let target = Self {
             program,
             name,
-            committed: of_target.join("corpus"),
-            crashes: of_target.join("crashes"),
-            found: beside.join("corpora").join(folder),
+            found: folder.join("found"),
+            crashes: folder.join("crashes"),
         };
-        for folder in [&target.committed, &target.crashes, &target.found] {
-            fs::create_dir_all(folder)?;
+        fs::create_dir_all(&target.found)?;
+        let _ = fs::remove_dir_all(&target.crashes);
+        fs::create_dir_all(&target.crashes)?;
+        for (number, input) in corpus(name)?.iter().enumerate() {
+            fs::write(target.found.join(format!("committed-{number}")), input)?;
         }
         Ok(target)
     }
 
-    /// Returns whether no input failed.
+    /// Returns whether no input failed. Prints those that did.
     fn fuzz(&self, seconds: u64) -> Result<bool, BoxError> {
-        let mut options = vec![
+        let options = [
             format!("-max_total_time={seconds}"),
             format!("-max_len={LONGEST}"),
             "-timeout=20".to_owned(),
             "-rss_limit_mb=4096".to_owned(),
             "-print_final_stats=1".to_owned(),
             "-verbosity=1".to_owned(),
+            format!("-artifact_prefix={}/", self.crashes.display()),
         ];
-        let mut prefix = OsString::from("-artifact_prefix=");
-        prefix.push(self.crashes.join(""));
-        options.push(prefix.to_string_lossy().into_owned());
-        let status = self.libfuzzer(&options, &[&self.found, &self.committed])?;
-        // What did not crash leaves no folder.
-        let _ = fs::remove_dir(&self.crashes);
-        Ok(status)
+        let is_clean = self.libfuzzer(&options, &[&self.found])?;
+        for input in inputs(&self.crashes)? {
+            println!("a line for lab/fuzz/crashes: {}", crash(self.name, &input));
+        }
+        Ok(is_clean)
     }
 
     fn libfuzzer(&self, options: &[String], folders: &[&PathBuf]) -> Result<bool, BoxError> {
@@ -193,40 +188,26 @@ impl<'a> Target<'a> {
         Ok(status.success())
     }
 
-    /// Puts the smallest inputs that reach everything into the committed corpus.
-    fn keep(&self) -> Result<(usize, u64), BoxError> {
+    /// Puts the smallest inputs that reach everything into the committed corpus. Returns their number.
+    fn keep(&self) -> Result<usize, BoxError> {
         let least = self.found.with_extension("least");
         let _ = fs::remove_dir_all(&least);
         fs::create_dir_all(&least)?;
         let merge = ["-set_cover_merge=1".to_owned()];
-        if !self.libfuzzer(&merge, &[&least, &self.committed, &self.found])? {
+        if !self.libfuzzer(&merge, &[&least, &self.found])? {
             return Err("the corpus cannot be minimised".into());
         }
         let mut inputs = inputs(&least)?;
-        inputs.sort_by_key(|(_, bytes)| *bytes);
-        fs::remove_dir_all(&self.committed)?;
-        fs::create_dir_all(&self.committed)?;
-        let (mut files, mut whole) = (0, 0);
-        for (path, bytes) in inputs.into_iter().take(COMMITTED.0) {
-            if whole + bytes > COMMITTED.1 {
-                break;
-            }
-            fs::copy(
-                &path,
-                self.committed.join(path.file_name().unwrap_or_default()),
-            )?;
-            files += 1;
-            whole += bytes;
-        }
-        Ok((files, whole))
+        inputs.sort_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
+        inputs.truncate(COMMITTED);
+        keep(self.name, &inputs)?;
+        Ok(inputs.len())
     }
 }
 
-fn inputs(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+/// Returns the contents of the files.
+fn inputs(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
     fs::read_dir(folder)?
-        .map(|entry| {
-            let entry = entry?;
-            Ok((entry.path(), entry.metadata()?.len()))
-        })
+        .map(|entry| fs::read(entry?.path()))
         .collect()
 }

@@ -1,5 +1,7 @@
 //! Fuzz targets of the family, in `tests/targets`, and what they share. See the README beside.
 
+pub mod corpus;
+
 /// Values made from the bytes of an input, which are zeros after its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a>(pub &'a [u8]);

@@ -8,8 +8,6 @@ use idem_conformance::search::{Bounds, brute_force};
 use idem_conformance::spec::{ABANDONED, Answer, Call, Op};
 use idem_fuzz::Input;
 
-use crate::RANDOM;
-
 /// Small, so that no input takes long.
 const BOUNDS: Bounds = Bounds {
     configurations: 500,
@@ -28,7 +26,7 @@ fn judged(calls: &Calls) -> Option<(History, Judgement)> {
 /// Any text is judged or refused, and a history that is read is written as the same.
 #[test]
 fn text() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("histories::text", |bytes: &[u8]| {
         let Ok(Ok(calls)) = std::str::from_utf8(bytes).map(Calls::parse) else {
             return;
         };
@@ -110,7 +108,7 @@ fn answer(input: &mut Input<'_>) -> Answer {
 /// Histories with any instants are judged, and as the search by every order judges them.
 #[test]
 fn calls() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("histories::calls", |bytes: &[u8]| {
         let mut input = Input(bytes);
         let quantum = number(&mut input);
         let mut seen = Vec::new();

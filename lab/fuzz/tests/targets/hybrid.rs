@@ -13,8 +13,6 @@ use idem_core::{
 use idem_fuzz::Input;
 use idem_hybrid::{Cache, Hit, HybridStore, Lookup};
 
-use crate::RANDOM;
-
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A cache whose entries the test writes.
@@ -127,7 +125,7 @@ fn entry() {
         .enable_all()
         .build()
         .unwrap();
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("hybrid::entry", |bytes: &[u8]| {
         runtime.block_on(answers_are_the_databases(bytes));
     });
 }

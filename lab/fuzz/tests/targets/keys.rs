@@ -6,12 +6,10 @@ use idem_fuzz::Input;
 use idem_http::{IDEMPOTENCY_KEY, IdempotencyKey, KeyForm};
 use sfv::{BareItem, Item, Parser};
 
-use crate::RANDOM;
-
 /// Different keys have different texts and hashes, and a text gives its key back.
 #[test]
 fn joined() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("keys::joined", |bytes: &[u8]| {
         let mut input = Input(bytes);
         let mut key = || Key::new(input.text(), input.text(), input.text());
         let (Ok(one), Ok(other)) = (key(), key()) else {
@@ -29,7 +27,7 @@ fn joined() {
 /// The same characters cut at other places are another key.
 #[test]
 fn cut_elsewhere() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("keys::cut_elsewhere", |bytes: &[u8]| {
         let mut input = Input(bytes);
         let cuts = [
             input.below(20),
@@ -58,7 +56,7 @@ fn cut_elsewhere() {
 /// The text of a path is read back, or is none.
 #[test]
 fn path() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("keys::path", |bytes: &[u8]| {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return;
         };
@@ -71,7 +69,7 @@ fn path() {
 /// The strict form is the string of a structured field; the lenient one may also be bare.
 #[test]
 fn header() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("keys::header", |bytes: &[u8]| {
         let Ok(value) = HeaderValue::from_bytes(bytes) else {
             return;
         };

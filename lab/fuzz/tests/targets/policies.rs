@@ -3,8 +3,6 @@
 use idem_core::engine::PolicyFileError;
 use idem_core::{Limits, Policies};
 
-use crate::RANDOM;
-
 /// What is accepted keeps the limits; an error names a place, unless it is about the whole file: a
 /// second document.
 fn examine(read: Result<Policies, PolicyFileError>) {
@@ -33,7 +31,7 @@ fn examine(read: Result<Policies, PolicyFileError>) {
 
 #[test]
 fn toml() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("policies::toml", |bytes: &[u8]| {
         if let Ok(text) = std::str::from_utf8(bytes) {
             examine(Policies::from_toml(text));
         }
@@ -42,7 +40,7 @@ fn toml() {
 
 #[test]
 fn yaml() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("policies::yaml", |bytes: &[u8]| {
         if let Ok(text) = std::str::from_utf8(bytes) {
             examine(Policies::from_yaml(text));
         }

@@ -7,12 +7,10 @@ use idem_core::{Checkpoint, ErrorKind, Fingerprint, Key, Record};
 use idem_fuzz::Input;
 use serde_json::Value;
 
-use crate::RANDOM;
-
 /// What can be decoded is encoded as the same bytes.
 #[test]
 fn stored_result() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("stored::stored_result", |bytes: &[u8]| {
         let stored = Bytes::copy_from_slice(bytes);
         let encoded = match StoredResult::decode(stored.clone()) {
             Ok(StoredResult::Response(response)) => encode_response(&response),
@@ -34,7 +32,7 @@ fn stored_result() {
 /// What can be decoded is encoded as the same bytes.
 #[test]
 fn checkpoint() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("stored::checkpoint", |bytes: &[u8]| {
         let stored = Bytes::copy_from_slice(bytes);
         let Ok(point) = Checkpoint::decode(&stored) else {
             return;
@@ -49,7 +47,7 @@ fn checkpoint() {
 /// Columns give a record of their state or an error, and a summary in any case.
 #[test]
 fn stored_record() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("stored::stored_record", |bytes: &[u8]| {
         let mut input = Input(bytes);
         let state = i64::from(input.byte() % 6);
         let fingerprint = input.bytes(Fingerprint::BYTES).to_vec();
@@ -92,7 +90,7 @@ fn stored_record() {
 /// A text that is read is printed in one form, which is read as the same.
 #[test]
 fn fingerprint_text() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("stored::fingerprint_text", |bytes: &[u8]| {
         if let Ok(stored) = Fingerprint::from_bytes(bytes) {
             assert_eq!(stored.to_string().parse::<Fingerprint>().unwrap(), stored);
         }
@@ -110,7 +108,7 @@ fn fingerprint_text() {
 /// implementation where the two do not differ on purpose.
 #[test]
 fn canonical() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("stored::canonical", |bytes: &[u8]| {
         let Ok(ours) = canonical_json(bytes) else {
             return;
         };
@@ -148,7 +146,7 @@ fn without_exponent(text: &str) -> String {
 /// An integer keeps its exact digits, whatever its size.
 #[test]
 fn canonical_integer() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("stored::canonical_integer", |bytes: &[u8]| {
         let mut input = Input(bytes);
         let is_negative = input.byte() % 2 == 1;
         let digits = input

@@ -3,8 +3,6 @@
 use idem_fuzz::Input;
 use idem_stores::ServerUrl;
 
-use crate::RANDOM;
-
 /// Letters and digits in the same places, and no character in common.
 const PASSWORDS: [&str; 2] = ["s3cretWord", "k7bamhXuvz"];
 
@@ -27,7 +25,7 @@ fn with_passwords(bytes: &[u8]) -> [String; 2] {
 
 #[test]
 fn mssql() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("urls::mssql", |bytes: &[u8]| {
         let shown = |url: &str| match idem_mssql::Manager::from_url(url) {
             Ok(manager) => format!("{manager:?}"),
             Err(error) => format!("{error} {error:?}"),
@@ -40,7 +38,7 @@ fn mssql() {
 
 #[test]
 fn server() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("urls::server", |bytes: &[u8]| {
         let any = ServerUrl::from(String::from_utf8_lossy(bytes).into_owned());
         assert!(!any.nodes().is_empty());
         let _ = any.without_credentials();

@@ -5,8 +5,6 @@ use http::{HeaderName, HeaderValue, Request};
 use idem_fuzz::Input;
 use idem_webhooks::{Clock, Provider, Verifier};
 
-use crate::RANDOM;
-
 #[derive(Debug, Clone, Copy)]
 struct At(u64);
 
@@ -41,7 +39,7 @@ fn signing() -> [(Provider, &'static str, &'static [&'static str]); 5] {
 /// A delivery that is signed verifies; with one byte of its body or headers altered it does not.
 #[test]
 fn altered() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("webhooks::altered", |bytes: &[u8]| {
         let mut input = Input(bytes);
         let [.., _] = signing();
         let (provider, secret, headers) = signing()[input.below(5)].clone();
@@ -84,7 +82,7 @@ fn altered() {
 /// Headers that nobody signed never verify, and are not read without end.
 #[test]
 fn forged() {
-    bolero::check!().with_iterations(RANDOM).for_each(|bytes| {
+    check!("webhooks::forged", |bytes: &[u8]| {
         let mut input = Input(bytes);
         let (provider, secret, headers) = signing()[input.below(5)].clone();
         let verifier = Verifier::new(provider, secret).unwrap().with_clock(At(NOW));
