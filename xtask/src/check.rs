@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::step::{self, cargo, output};
-use crate::{Result, api, tools, workspace};
+use crate::{Result, api, prove, tools, workspace};
 
 /// The program of a contender in the benchmarks, which has a workspace of its own.
 pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
@@ -32,6 +32,8 @@ pub(crate) fn run(options: &CheckOptions) -> Result<bool> {
     let mut hold = step::run("format", &mut cargo("fmt --all --check"))?;
     let mut rival = cargo("fmt --check --manifest-path");
     hold &= step::run("format of benches/idempotent", rival.arg(RIVAL))?;
+    let mut lab = cargo("fmt --check --package idem-prove --package idem-fuzz --manifest-path");
+    hold &= step::run("format of lab", lab.arg(prove::MANIFEST))?;
     hold &= clippy()?;
     let mut documentation = cargo("doc --quiet --no-deps");
     documentation.args(workspace::everything_unlinked()?);
@@ -116,6 +118,10 @@ fn clippy() -> Result<bool> {
     rival.args(["--manifest-path", RIVAL, "--target-dir"]);
     rival.arg(&workspace.target_directory);
     hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
+    let mut lab = cargo("clippy --quiet --workspace --all-targets --locked");
+    lab.args(["--manifest-path", prove::MANIFEST, "--target-dir"]);
+    lab.arg(&workspace.target_directory);
+    hold &= step::run("clippy of lab", lab.args(deny))?;
     let packages = workspace.packages.iter();
     for package in packages.filter(|it| it.name != BENCHES) {
         let (is_published, is_library) = (
@@ -161,6 +167,13 @@ fn dependencies() -> Result<bool> {
         "sources",
     ]);
     let mut hold = step::run("cargo-deny", &mut rules)?;
+    let mut lab = Command::new(&deny);
+    lab.args(["--log-level", "error", "--manifest-path", prove::MANIFEST]);
+    lab.args(["check", "--config", "deny.toml"]);
+    hold &= step::run(
+        "cargo-deny of lab",
+        lab.args(["bans", "licenses", "sources"]),
+    )?;
     match output(Command::new(&deny).args(["fetch", "db"])) {
         Ok(_) => {
             let mut advisories = Command::new(&deny);
