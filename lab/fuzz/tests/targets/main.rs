@@ -3,14 +3,13 @@
 
 /// Passes the committed inputs of a target to its property, and then those of the engine.
 macro_rules! check {
-    ($target:literal, $property:expr) => {{
+    ($target:literal, $property:expr) => {
+        check!($target, crate::RANDOM, $property)
+    };
+    ($target:literal, $random:expr, $property:expr) => {{
         let mut property = $property;
-        if !cfg!(fuzzing) {
-            idem_fuzz::corpus::replay($target, &mut property);
-        }
-        bolero::check!()
-            .with_iterations(crate::RANDOM)
-            .for_each(property);
+        idem_fuzz::corpus::replay($target, &mut property);
+        bolero::check!().with_iterations($random).for_each(property);
     }};
 }
 

@@ -121,7 +121,7 @@ fn memory() {
         .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.ndjson");
-    check!("operations::memory", |bytes: &[u8]| {
+    check!("operations::memory", RANDOM, |bytes: &[u8]| {
         let head = Head {
             v: VERSION,
             cell: "memory".to_owned(),
