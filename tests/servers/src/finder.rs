@@ -220,7 +220,7 @@ impl Finder {
             .map(|cluster| Instance::own(server, Source::Container, cluster))
             .map_err(|error| {
                 let message = error.to_string();
-                let reason = message.lines().last().unwrap_or_default().trim();
+                let reason = message.lines().nth(1).unwrap_or(&message).trim();
                 Error::missing(format!("its container did not start: {reason}")).with_source(error)
             })
     }

@@ -146,10 +146,11 @@ struct Running {
 impl Running {
     async fn start(image: &'static Image) -> Result<Self> {
         let docker = docker_client_instance().await?;
-        let ping = docker.ping().await;
-        ping.map_err(|error| Error::from(ClientError::Init(error)))?;
+        let engine = docker.info().await;
+        let engine = engine.map_err(|error| Error::from(ClientError::Init(error)))?;
+        let is_here = is_here(&engine.name.unwrap_or_default());
         let log = Log::default();
-        let request = request(image, &log);
+        let request = request(image, is_here, &log);
         let parent = holder(std::os::unix::process::parent_id());
         let own = holder(std::process::id());
         let is_shared = is_held(&docker, image, &parent).await?;
@@ -159,27 +160,25 @@ impl Running {
         };
         let request = request.with_label(HOLDER, holder).with_reuse(reuse);
         let container = request.start().await?;
-        let guard = match is_shared {
-            true => None,
-            false => Some(guard(&docker, container.id()).await?),
+        let ready = async {
+            let guard = match is_shared {
+                true => None,
+                false => Some(guard(&docker, container.id()).await?),
+            };
+            let version = version(&container, image).await?;
+            let host = match is_here {
+                true => "127.0.0.1".to_owned(),
+                false => container.get_host().await?.to_string(),
+            };
+            let port = container.get_host_port_ipv4(image.port).await?;
+            let url = image.url.replace("{address}", &format!("{host}:{port}"));
+            Result::Ok((guard, (url, version)))
         };
-        let version = match version(&container, image).await {
-            Err(error) => {
-                let log = log.tail();
-                return Err(Error::failed(format!("{error}{log}")));
-            }
-            Ok(version) => version,
-        };
-        let host = match container.get_host().await?.to_string() {
-            // An IPv6 address is not published.
-            host if host == "localhost" => "127.0.0.1".to_owned(),
-            host => host,
-        };
-        let port = container.get_host_port_ipv4(image.port).await?;
-        let url = image.url.replace("{address}", &format!("{host}:{port}"));
+        let ready = ready.await;
+        let (guard, answer) = ready.map_err(|error: Error| error.with(&log.tail()))?;
         Ok(Self {
             container,
-            answer: (url, version),
+            answer,
             guard,
         })
     }
@@ -193,7 +192,7 @@ impl Running {
     }
 }
 
-fn request(image: &'static Image, log: &Log) -> ContainerRequest<GenericImage> {
+fn request(image: &'static Image, is_here: bool, log: &Log) -> ContainerRequest<GenericImage> {
     let (name, tag) = image.name_and_tag();
     let request = GenericImage::new(name, tag).with_exposed_port(image.port.tcp());
     let mut request = request
@@ -201,7 +200,7 @@ fn request(image: &'static Image, log: &Log) -> ContainerRequest<GenericImage> {
         .with_label(SERVER, image.name)
         .with_startup_timeout(TIME_TO_START)
         .with_log_consumer(log.consumer())
-        .with_host_config_modifier(|settings| publish(settings, image.port));
+        .with_host_config_modifier(move |settings| publish(settings, is_here, image.port));
     for (name, value) in image.environment {
         request = request.with_env_var(*name, *value);
     }
@@ -214,21 +213,27 @@ fn request(image: &'static Image, log: &Log) -> ContainerRequest<GenericImage> {
     request
 }
 
-/// Lets the engine remove the container when it ends. On this machine its port is published for this
-/// machine only: most of the servers have no password.
-fn publish(settings: &mut HostConfig, port: u16) {
-    settings.auto_remove = Some(true);
+/// Returns whether the engine on the machine of that name publishes ports on this one. At a local
+/// socket it does, unless this process is in a container and the engine is outside.
+fn is_here(machine: &str) -> bool {
     let host = std::env::var("DOCKER_HOST").unwrap_or_default();
-    let is_here = host.is_empty() || host.starts_with("unix:");
-    if is_here && !Path::new("/.dockerenv").exists() {
-        let binding = PortBinding {
-            host_ip: Some("127.0.0.1".into()),
-            host_port: None,
-        };
-        let bindings = HashMap::from([(format!("{port}/tcp"), Some(vec![binding]))]);
-        settings.port_bindings = Some(bindings);
-        settings.publish_all_ports = None;
-    }
+    let mut marks = ["/.dockerenv", "/run/.containerenv"].iter();
+    let is_contained = marks.any(|mark| Path::new(mark).exists());
+    (host.is_empty() || host.starts_with("unix:")) && (!is_contained || machine == hostname())
+}
+
+/// Lets the engine remove the container when it ends. An engine here publishes the port for this
+/// machine only: most of the servers have no password.
+fn publish(settings: &mut HostConfig, is_here: bool, port: u16) {
+    let host = if is_here { "127.0.0.1" } else { "0.0.0.0" };
+    let binding = PortBinding {
+        host_ip: Some(host.into()),
+        host_port: None,
+    };
+    let bindings = HashMap::from([(format!("{port}/tcp"), Some(vec![binding]))]);
+    settings.port_bindings = Some(bindings);
+    settings.publish_all_ports = None;
+    settings.auto_remove = Some(true);
 }
 
 /// Starts the guard in a container.
@@ -275,8 +280,13 @@ async fn version(
 
 /// Returns a process of this machine, for a label. Several machines may share an engine.
 fn holder(process: u32) -> String {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("{process}@{}", machine.trim())
+    format!("{process}@{}", hostname())
+}
+
+/// Returns the name of this machine (Linux; empty elsewhere).
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
 }
 
 /// Returns whether that process holds a running container of this image.

@@ -14,7 +14,7 @@ pub enum ErrorKind {
     Failed,
 }
 
-/// Why there is no container; the message is one line and contains the cause.
+/// Why there is no container. The message contains the cause, and of a server that ended its log.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -33,6 +33,11 @@ impl Error {
 
     fn new(kind: ErrorKind, message: String) -> Self {
         Self { kind, message }
+    }
+
+    pub(crate) fn with(mut self, log: &str) -> Self {
+        self.message += log;
+        self
     }
 
     /// Returns what a caller may do about it.

@@ -253,12 +253,13 @@ fn broken() -> Outcome {
     let podman = Podman::start()?;
     let image = image::build(&podman, &programs()?)?;
     let broken = "localhost/idem-broken:test";
-    let change = "ENTRYPOINT [\"/bin/sh\", \"-c\", \"echo the disk is on fire; exit 3\"]";
+    let change = "ENTRYPOINT [\"/bin/sh\", \"-c\", \"sleep 2; echo the disk is on fire; exit 3\"]";
     let container = podman.run(&["create", image])?;
     podman.run(&["commit", "--change", change, &container, broken])?;
     podman.run(&["rm", &container])?;
     let [library, _] = refused(&podman.host(), broken)?;
     assert!(library.contains("ended while it started"), "{library}");
+    assert!(library.contains("\n    the disk is on fire"), "{library}");
     assert_eq!(podman.containers()?, 0, "its container is still there");
     Ok(())
 }
