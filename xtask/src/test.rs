@@ -227,11 +227,11 @@ impl Session {
             println!("    servers: {:.0} s", started.elapsed().as_secs_f64());
             pool.map_err(|error| error.to_string())
         });
-        let programs = programs::build(build);
+        // Code that does not compile is reported at once: nobody waits for the servers then.
+        let programs = programs::build(build)?;
         let pool = servers
             .join()
             .map_err(|_| "the start of the servers panicked")??;
-        let programs = programs?;
         let mut variables = pool.variables();
         variables.extend(duckdb::variables());
         for server in idem_servers::servers() {
