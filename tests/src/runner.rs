@@ -31,8 +31,8 @@ static ALONE: RwLock<()> = RwLock::new(());
 /// [expensive](Case::expensive) cases only those run that the number [draws](drawn)),
 /// `IDEM_REPORT_DIR` (the folder for `<backend>.json`).
 ///
-/// A case that met the deadline, or in which no call was answered for 30 s, runs once more, alone,
-/// with the same seed. If it passes then, it counts as passed and is reported as slow. A case that
+/// A case that met the deadline, in which no call was answered for 30 s, or that is
+/// [late](crate::CaseError::late), runs once more, alone, with the same seed. If it passes then, it counts as passed and is reported as slow. A case that
 /// failed is not tried again.
 #[must_use]
 #[expect(
