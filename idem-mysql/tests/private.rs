@@ -6,7 +6,6 @@ mod tls;
 
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{

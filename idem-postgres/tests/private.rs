@@ -9,7 +9,6 @@ mod standby;
 mod tls;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{AttemptId, BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key, Response};

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::Location;
+use std::time::Duration;
 
 use crate::secrets::redact;
 
@@ -34,6 +35,12 @@ impl CaseError {
         Self::of(Kind::NotRun, reason)
     }
 
+    /// Creates the report that something took longer than it may. The machine may have been busy, so
+    /// the case runs once more, alone, and fails if it is late again.
+    pub fn late(message: impl Into<String>) -> Self {
+        Self::of(Kind::Unfinished, message)
+    }
+
     pub(crate) fn of(kind: Kind, message: impl Into<String>) -> Self {
         let message = printable(&message.into());
         Self { message, kind }
@@ -44,6 +51,23 @@ impl CaseError {
     pub fn while_doing(self, what: impl fmt::Display) -> Self {
         Self::of(self.kind, format!("{what}: {}", self.message))
     }
+}
+
+/// Checks that something took less time than it may; otherwise the case is [late](CaseError::late).
+///
+/// # Errors
+///
+/// An error with both times.
+#[track_caller]
+pub fn in_time(took: Duration, limit: Duration) -> Result<(), CaseError> {
+    if took < limit {
+        return Ok(());
+    }
+    let at = Location::caller();
+    let (file, line) = (at.file(), at.line());
+    Err(CaseError::late(format!(
+        "took {took:?}, and may take {limit:?} ({file}:{line})"
+    )))
 }
 
 /// Returns the text without secrets and terminal control characters.

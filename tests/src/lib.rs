@@ -41,7 +41,7 @@ pub use batched::Batched;
 pub use case::{Case, CaseFuture, CaseResult};
 pub use context::{Context, Settings};
 pub use draw::drawn;
-pub use failure::CaseError;
+pub use failure::{CaseError, in_time};
 pub use harness::{CallerTransaction, Harness, Product, with_password};
 pub use profile::{Profile, Promise};
 pub use protected::Protected;

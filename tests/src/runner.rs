@@ -39,8 +39,8 @@ static ALONE: RwLock<()> = RwLock::new(());
 /// | `IDEM_DONE` | a file with a line `<target>::<case>` for each case that is left out, because it passed before |
 /// | `IDEM_REPORT_DIR` | the folder for `<target>.json` |
 ///
-/// A case that met the deadline, or in which no call was answered for 30 s, runs once more, alone,
-/// with the same seed. If it passes then, it counts as passed and is reported as slow. A case that
+/// A case that met the deadline, in which no call was answered for 30 s, or that is
+/// [late](crate::CaseError::late), runs once more, alone, with the same seed. If it passes then, it counts as passed and is reported as slow. A case that
 /// failed is not tried again.
 #[must_use]
 #[expect(

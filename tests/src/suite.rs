@@ -22,7 +22,7 @@ pub enum Outcome {
     /// It was not run, and why: the backend does not promise what it needs, or the server does not
     /// let it.
     NotRun(String),
-    /// It met the deadline, or stood still, and where. It violated nothing.
+    /// It met the deadline, stood still, or was late, and where. It violated nothing else.
     Unfinished(String),
     /// It failed, and why.
     Failed(String),
@@ -135,7 +135,7 @@ async fn finished<T>(
             format!("did not finish within {deadline:?} (IDEM_DEADLINE): {last}")
         }
     };
-    Err(CaseError::of(Kind::Unfinished, message))
+    Err(CaseError::late(message))
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {

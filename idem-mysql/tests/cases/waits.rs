@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_conformance::{Case, CaseError, CaseResult, Context};
+use idem_conformance::{Case, CaseError, CaseResult, Context, in_time};
 use idem_core::{
     BatchStore, ClaimOutcome, Effect, ErrorKind, Finish, IdempotencyStore, IdempotencyStoreExt,
     Response, StalePolicy,
@@ -113,7 +113,7 @@ async fn a_claim_beside_the_transaction_that_claimed_is_contended(cx: &Context) 
             let begun = tokio::time::Instant::now();
             is_contended(store.claim(&cx.request(&key)).await);
             is_contended(store.renew(&claim, HOUR).await);
-            assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+            in_time(begun.elapsed(), BOUND)?;
         }
         let response = Response::new(200, "done");
         own.complete_in(&mut transaction, &claim, &response, HOUR)
@@ -156,7 +156,7 @@ async fn a_transaction_beside_another_is_contended(cx: &Context) -> CaseResult {
         let begun = tokio::time::Instant::now();
         let rival = cx.request(request.key());
         is_contended(store.claim_in(&mut second, &rival).await);
-        assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+        in_time(begun.elapsed(), BOUND)?;
         let fresh = cx.request(&cx.key(format!("fresh under {setting}")));
         let outcome = store.claim_in(&mut second, &fresh).await?;
         assert!(outcome.acquired().is_some());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_conformance::{Case, CaseResult, Context};
+use idem_conformance::{Case, CaseResult, Context, in_time};
 use idem_core::{Advance, Checkpoint, CheckpointStore, Effect, ErrorKind, WatermarkStore};
 use sqlx::{AssertSqlSafe, Row};
 
@@ -101,7 +101,7 @@ async fn an_advance_beside_anothers_transaction_is_contended(cx: &Context) -> Ca
             (error.kind(), error.effect()),
             (ErrorKind::Contention, Effect::None)
         );
-        assert!(begun.elapsed() < Duration::from_secs(5), "it waited");
+        in_time(begun.elapsed(), Duration::from_secs(5))?;
         match commits {
             true => transaction.commit().await?,
             false => transaction.rollback().await?,

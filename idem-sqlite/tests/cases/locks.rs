@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use idem_conformance::{Case, CaseResult, Context};
+use idem_conformance::{Case, CaseResult, Context, in_time};
 use idem_core::{Effect, ErrorKind, IdempotencyStore, Response};
 use idem_sqlite::SqliteStore;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
@@ -72,8 +72,7 @@ async fn writes_beside_an_open_transaction_end_soon(cx: &Context) -> CaseResult 
                 assert_eq!(error.kind(), ErrorKind::Contention, "{error}");
                 assert_eq!(error.effect(), Effect::None);
             }
-            let took = begun.elapsed();
-            assert!(took < SOON, "store {number} beside {holder}: {took:?}");
+            in_time(begun.elapsed(), SOON)?;
             transaction.rollback().await?;
         }
         let fresh = cx.request(&cx.key(format!("after {number}")));

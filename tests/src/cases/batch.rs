@@ -27,14 +27,14 @@ cases! { LAW02, law 2:
     an_empty_batch_is_answered_with_nothing [Batch],
     a_batch_of_claims_is_answered_in_order [Batch],
     a_batch_of_claims_mixes_all_outcomes [Batch],
-    a_large_batch_is_answered_in_full [Batch],
+    a_large_batch_is_answered_in_full [Batch]: expensive,
 }
 
 cases! { LAW06, law 6:
     a_batch_of_claims_sent_twice_gets_its_claims_back [Batch],
     a_batch_of_completions_answers_each_by_itself [Batch],
-    a_result_that_expires_at_once_is_not_lost_in_a_batch [Batch],
-    a_failure_that_is_retried_at_once_is_not_lost_in_a_batch [Batch],
+    a_result_that_expires_at_once_is_not_lost_in_a_batch [Batch]: expensive,
+    a_failure_that_is_retried_at_once_is_not_lost_in_a_batch [Batch]: expensive,
     a_batch_of_completions_sent_twice_succeeds_twice [Batch],
     a_batch_completes_fails_and_releases_as_single_steps_do [Batch],
     a_batch_of_failures_and_releases_answers_each_by_itself [Batch],
@@ -42,7 +42,7 @@ cases! { LAW06, law 6:
 
 cases! { LAW11, law 11:
     a_bad_item_does_not_fail_its_neighbours [Batch],
-    a_batch_that_is_too_long_is_refused [Batch],
+    a_batch_that_is_too_long_is_refused [Batch]: expensive,
 }
 
 fn outcomes(answers: Vec<idem_core::Result<ClaimOutcome>>) -> CaseResult<Vec<ClaimOutcome>> {

@@ -15,7 +15,7 @@ cases! { LAW02, law 2:
 
 cases! { LAW03, law 3:
     a_checkpoint_of_any_bytes_is_kept [Checkpoints],
-    a_large_checkpoint_is_kept [Checkpoints],
+    a_large_checkpoint_is_kept [Checkpoints]: expensive,
     a_response_after_a_checkpoint_is_replayed [Checkpoints],
     a_failure_after_a_checkpoint_is_replayed [Checkpoints],
 }

@@ -19,7 +19,7 @@ use crate::{CaseError, CaseResult, Context, expect, race};
 
 cases! { LAW01, law 1:
     racing_checkpoints_leave_one_of_them_whole [Checkpoints],
-    a_checkpoint_that_races_a_takeover_is_received_or_refused [Checkpoints],
+    a_checkpoint_that_races_a_takeover_is_received_or_refused [Checkpoints]: expensive,
     a_checkpoint_that_races_the_completion_is_not_in_its_way [Checkpoints],
 }
 
@@ -42,7 +42,7 @@ cases! { LAW13, law 13:
 }
 
 cases! { LAW15, law 15:
-    two_hundred_looks_at_a_checkpoint_change_nothing [Checkpoints],
+    two_hundred_looks_at_a_checkpoint_change_nothing [Checkpoints]: expensive,
 }
 
 async fn racing_checkpoints_leave_one_of_them_whole(cx: &Context) -> CaseResult {

@@ -16,7 +16,7 @@ use crate::failure::{ensure, ensure_eq};
 use crate::{CaseError, CaseResult, Context, expect, race};
 
 cases! { LAW01, law 1:
-    claims_meet_every_record_as_the_decision_says,
+    claims_meet_every_record_as_the_decision_says: expensive,
 }
 
 cases! { LAW05, law 5:

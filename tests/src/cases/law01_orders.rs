@@ -16,8 +16,8 @@ use crate::states::described;
 use crate::{CaseResult, Context, Promise, race};
 
 cases! { law 1:
-    what_the_traffic_has_taught_changes_no_verdict,
-    claims_of_either_order_have_one_winner,
+    what_the_traffic_has_taught_changes_no_verdict: expensive,
+    claims_of_either_order_have_one_winner: expensive,
 }
 
 /// More claims than are needed to change the estimate.

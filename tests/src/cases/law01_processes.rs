@@ -16,8 +16,8 @@ use crate::worker::{Report, Step, Storm, Worker};
 use crate::{CaseResult, Context, expect};
 
 cases! { law 1:
-    racing_processes_have_one_winner_for_each_key [SharedBetweenProcesses],
-    processes_that_release_fail_and_come_late_obey_the_oracle [SharedBetweenProcesses],
+    racing_processes_have_one_winner_for_each_key [SharedBetweenProcesses]: expensive,
+    processes_that_release_fail_and_come_late_obey_the_oracle [SharedBetweenProcesses]: expensive,
 }
 
 const PROCESSES: u32 = 4;

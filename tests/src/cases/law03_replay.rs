@@ -11,7 +11,7 @@ use crate::{CaseResult, Context, expect};
 cases! { law 3:
     an_empty_response_is_replayed,
     a_body_of_every_byte_value_is_replayed,
-    a_large_body_is_replayed,
+    a_large_body_is_replayed: expensive,
     a_body_of_any_length_is_replayed,
     bodies_that_look_like_something_else_are_replayed,
     statuses_at_the_extremes_are_replayed,

@@ -13,11 +13,11 @@ use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect, race};
 
 cases! { LAW08, law 8:
-    thousands_are_purged_beside_calls_of_the_same_keys,
+    thousands_are_purged_beside_calls_of_the_same_keys: expensive,
 }
 
 cases! { LAW05, law 5:
-    sweeps_beside_late_holders_count_what_they_failed,
+    sweeps_beside_late_holders_count_what_they_failed: expensive,
 }
 
 /// Callers at a time.

@@ -16,8 +16,8 @@ use crate::failure::{ensure, ensure_eq};
 use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { law 14:
-    a_crowd_cut_off_is_not_reported_as_undone [Network],
-    duplicates_in_a_crowd_cut_off_are_told_no_others_answer [Network],
+    a_crowd_cut_off_is_not_reported_as_undone [Network]: expensive,
+    duplicates_in_a_crowd_cut_off_are_told_no_others_answer [Network]: expensive,
 }
 
 /// Concurrent claims: enough for a store that batches them.

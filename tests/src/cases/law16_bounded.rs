@@ -15,8 +15,8 @@ cases! { law 16:
     sweep_fails_only_what_may_not_be_taken_over,
     sweep_twice_finds_nothing_more,
     a_swept_record_is_replayed_as_a_failure,
-    purges_beside_each_other_delete_each_record_once [ExactPurge],
-    sweeps_beside_each_other_fail_each_record_once,
+    purges_beside_each_other_delete_each_record_once [ExactPurge]: expensive,
+    sweeps_beside_each_other_fail_each_record_once: expensive,
     sweep_beside_late_holders_leaves_one_verdict,
 }
 

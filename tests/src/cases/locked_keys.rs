@@ -35,11 +35,11 @@ cases! { LAW06, law 6:
 }
 
 cases! { LAW15, law 15:
-    replays_beside_an_open_transaction_wait_for_nobody [Transactions],
+    replays_beside_an_open_transaction_wait_for_nobody [Transactions]: expensive,
 }
 
 cases! { LAW16, law 16:
-    a_key_held_by_an_open_transaction_keeps_no_other_waiting [Transactions, RowLocks],
+    a_key_held_by_an_open_transaction_keeps_no_other_waiting [Transactions, RowLocks]: expensive,
     a_batch_with_a_locked_key_answers_the_others [Transactions, RowLocks, Batch],
     a_batch_of_completions_with_a_locked_key_answers_the_others [Transactions, RowLocks, Batch],
     a_step_on_a_record_that_an_open_transaction_has_locked_waits_shortly [Transactions],
@@ -64,7 +64,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Returns the answer, which must come while the transaction is still open.
 async fn in_time<T>(what: &str, answer: impl Future<Output = T>) -> CaseResult<T> {
     let answer = timeout(OPEN, answer).await;
-    answer.map_err(|_| CaseError::new(format!("{what}: no answer within {OPEN:?}")))
+    answer.map_err(|_| CaseError::late(format!("{what}: no answer within {OPEN:?}")))
 }
 
 /// Claims in an open transaction.

@@ -21,7 +21,7 @@ cases! { LAW08, law 8:
 }
 
 cases! { LAW15, law 15:
-    two_hundred_stale_versions_change_nothing [Watermarks],
+    two_hundred_stale_versions_change_nothing [Watermarks]: expensive,
 }
 
 cases! { LAW16, law 16:

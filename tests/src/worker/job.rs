@@ -66,7 +66,7 @@ pub enum Step {
     },
     /// Do nothing, for ever.
     Hang,
-    /// Take part in a race.
+    /// Take part in a race, and report [`Report::Done`] after each claim.
     Storm(Storm),
 }
 

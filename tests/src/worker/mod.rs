@@ -13,6 +13,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use crate::last_call::LastCall;
 use crate::{CaseError, CaseResult, Context};
 
 pub use job::{Job, Report, Step, Storm};
@@ -27,6 +28,7 @@ pub struct Worker {
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
+    last_call: LastCall,
 }
 
 impl Worker {
@@ -90,6 +92,7 @@ impl Worker {
             child,
             input,
             output: BufReader::new(output).lines(),
+            last_call: cx.watch().last_call.clone(),
         };
         worker.say(&serde_json::to_string(&job)?).await?;
         Ok(worker)
@@ -104,6 +107,7 @@ impl Worker {
         let Some(line) = self.output.next_line().await? else {
             return Ok(None);
         };
+        self.last_call.goes_on();
         match serde_json::from_str(&line) {
             Ok(Report::Failed(reason)) => {
                 Err(CaseError::new(reason).while_doing("a worker process"))

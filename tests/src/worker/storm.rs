@@ -10,7 +10,7 @@ use idem_core::{
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::Storm;
+use super::{Report, Storm};
 use crate::CaseResult;
 use crate::history::{Recorded, Recorder};
 
@@ -29,6 +29,7 @@ pub(super) async fn run(store: &Arc<dyn IdempotencyStore>, storm: &Storm) -> Cas
     };
     for claim in 0..storm.claims {
         racer.one_claim(claim as usize).await;
+        Report::Done.tell();
         if storm.rough {
             racer.pause(3).await;
         }

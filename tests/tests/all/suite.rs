@@ -7,7 +7,7 @@ use std::time::Duration;
 use idem_conformance::idem_core::{BoxError, IdempotencyStore, MemoryStore};
 use idem_conformance::{
     Case, CaseError, CaseFuture, Context, Harness, Outcome, Product, Profile, Promise, Settings,
-    async_trait, run_case,
+    async_trait, in_time, run_case,
 };
 
 /// Counts created and removed namespaces.
@@ -149,6 +149,15 @@ fn a_case_that_goes_on_for_too_long_does_not_finish() {
     let settings = Settings::new().with_deadline(Duration::from_millis(300));
     let long = run_with(settings, &[], claims);
     does_not_finish(&long, ["did not finish within 300ms", "`claim`"]);
+}
+
+#[test]
+fn a_case_that_is_late_does_not_finish() {
+    let late = run(&[], |_| {
+        let (took, limit) = (Duration::from_secs(3), Duration::from_secs(2));
+        Box::pin(async move { in_time(took, limit) })
+    });
+    does_not_finish(&late, ["took 3s, and may take 2s", "suite.rs"]);
 }
 
 #[test]
