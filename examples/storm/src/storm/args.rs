@@ -95,7 +95,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", help_heading = "Storm")]
     pub(crate) seed: Option<u64>,
 
-    /// Give up after this many seconds [default: a minute, and 50 ms for each delivery]
+    /// Give up after this many seconds [default: ten minutes, and 50 ms for each delivery]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
           help_heading = "Storm")]
     pub(crate) deadline: Option<u64>,

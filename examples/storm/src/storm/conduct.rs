@@ -131,7 +131,7 @@ async fn deliver(args: &Args, storm: &Storm) -> Result<(), Stop> {
     let deliveries = storm.plan.deliveries.len();
     let lanes = (0..args.processes).map(|number| Lane::new(storm, number).run());
     let limit = args.deadline.map_or_else(
-        || Duration::from_secs(60) + Duration::from_millis(50) * deliveries as u32,
+        || Duration::from_secs(600) + Duration::from_millis(50) * deliveries as u32,
         Duration::from_secs,
     );
     let stop = tokio::select! {
