@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use testcontainers::bollard::Docker;
 use testcontainers::bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
@@ -10,7 +10,7 @@ use testcontainers::bollard::models::{HostConfig, PortBinding};
 use testcontainers::bollard::query_parameters::ListContainersOptionsBuilder;
 use testcontainers::core::client::{ClientError, docker_client_instance};
 use testcontainers::core::logs::LogFrame;
-use testcontainers::core::{ExecCommand, IntoContainerPort};
+use testcontainers::core::{CmdWaitFor, ExecCommand, IntoContainerPort};
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{
     ContainerAsync, ContainerRequest, GenericImage, ImageExt, ReuseDirective, TestcontainersError,
@@ -165,7 +165,9 @@ impl Running {
                 true => None,
                 false => Some(guard(&docker, container.id()).await?),
             };
-            let version = version(&container, image).await?;
+            let version = tokio::time::timeout(TIME_TO_START, version(&container, image));
+            let late = |_| Error::failed("the server did not answer in five minutes");
+            let version = version.await.map_err(late)??;
             let host = match is_here {
                 true => "127.0.0.1".to_owned(),
                 false => container.get_host().await?.to_string(),
@@ -257,25 +259,19 @@ async fn version(
     container: &ContainerAsync<GenericImage>,
     image: &Image,
 ) -> Result<Option<String>> {
-    let deadline = Instant::now() + TIME_TO_START;
-    while Instant::now() < deadline {
+    loop {
+        let command = ExecCommand::new(["sh", "-c", image.question]);
+        let command = command.with_cmd_ready_condition(CmdWaitFor::exit_code(0));
+        if let Ok(mut answer) = container.exec(command).await {
+            let printed = answer.stdout_to_vec().await?;
+            let printed = String::from_utf8_lossy(&printed);
+            return Ok(printed.split_whitespace().next().map(Into::into));
+        }
         if !container.is_running().await.unwrap_or(false) {
             return Err(Error::failed("the server ended while it started"));
         }
-        let command = ExecCommand::new(["sh", "-c", image.question]);
-        if let Ok(mut answer) = container.exec(command).await {
-            let printed = answer.stdout_to_vec().await?;
-            if answer.exit_code().await? == Some(0) {
-                let printed = String::from_utf8_lossy(&printed);
-                return Ok(printed.split_whitespace().next().map(Into::into));
-            }
-        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let time = TIME_TO_START.as_secs();
-    Err(Error::failed(format!(
-        "the server did not answer in {time} s"
-    )))
 }
 
 /// Returns a process of this machine, for a label. Several machines may share an engine.

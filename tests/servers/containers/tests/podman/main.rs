@@ -96,7 +96,11 @@ fn runtime() -> Outcome<tokio::runtime::Runtime> {
 
 /// Holds two servers until the standard input closes. They are dropped outside of a runtime.
 fn by_library() -> Outcome {
-    let start = || runtime()?.block_on(idem_containers::redis()).map_err(said);
+    let start = || {
+        runtime()?
+            .block_on(idem_containers::redis())
+            .map_err(|error| said(&error))
+    };
     let (first, second) = (start()?, start()?);
     println!("{} {:?}", first.url(), first.version());
     println!("{} {:?}", second.url(), second.version());
@@ -109,11 +113,11 @@ fn by_library() -> Outcome {
 /// Prints the URL of a server that the parent holds.
 fn shared() -> Outcome {
     let server = runtime()?.block_on(idem_containers::redis());
-    println!("{}", server.map_err(said)?.url());
+    println!("{}", server.map_err(|error| said(&error))?.url());
     Ok(())
 }
 
-fn said(error: idem_containers::Error) -> Failed {
+fn said(error: &idem_containers::Error) -> Failed {
     format!("{:?}: {error}", error.kind()).into()
 }
 
