@@ -31,9 +31,9 @@ pub(crate) fn run(accept: bool) -> Result<bool> {
 /// with another one, reading fails.
 fn differences(accept: bool) -> Result<Option<String>> {
     let root = workspace::members()?.workspace_root;
-    let published = workspace::published()?;
+    let published = published()?;
     let names = published.iter().map(|package| package.name.as_str());
-    for mut documented in workspace::documented(names)? {
+    for mut documented in documented(names)? {
         documented.env("RUSTDOC", root.join("xtask/rustdoc.sh"));
         let flags = "-D warnings -Z unstable-options --output-format json";
         documented.env("RUSTDOCFLAGS", flags);
