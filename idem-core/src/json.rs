@@ -7,6 +7,7 @@
 //! (RFC 8259), and looks only at the members on the way to the one that it returns.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserialize;
@@ -85,6 +86,12 @@ impl<'a> RawJson<'a> {
         }
     }
 
+    /// Returns whether the value is this string, in whatever spelling.
+    #[must_use]
+    pub fn is_str(self, text: &str) -> bool {
+        self.as_str().is_some_and(|own| own == text)
+    }
+
     /// Returns the value for a key or a comparison: its canonical form (see [`canonical_json`]), or
     /// where it has none, as it is written, with U+FFFD for what is not UTF-8.
     #[must_use]
@@ -111,7 +118,7 @@ impl<'a> RawJson<'a> {
         if self.elements().next().is_some() {
             return Err(MemberError::Positional);
         }
-        let mut named = self.members().filter(|(found, _)| found.is(name));
+        let mut named = self.members().filter(|(found, _)| found.is_str(name));
         match (named.next(), named.next()) {
             (_, Some(_)) => Err(MemberError::Repeated),
             (found, None) => Ok(found.map(|(_, value)| value)),
@@ -160,16 +167,35 @@ impl<'a> RawJson<'a> {
         std::iter::from_fn(move || inner.item())
     }
 
+    /// Returns whether some object in the value, at any depth, has two members of one name.
+    #[must_use]
+    pub fn has_repeated_name(self) -> bool {
+        let mut open: Vec<HashSet<Cow<'a, [u8]>>> = Vec::new();
+        let mut note = |part| match part {
+            Part::Object => {
+                open.push(HashSet::new());
+                Some(())
+            }
+            Part::Name(name) => open.last_mut()?.insert(name.unescaped()).then_some(()),
+            Part::End => open.pop().map(drop),
+        };
+        Scanner(self.0).skip_value(&mut note).is_none()
+    }
+
+    /// Returns the string, or as it is written if it is not Unicode text.
+    fn unescaped(self) -> Cow<'a, [u8]> {
+        match self.as_str() {
+            Some(Cow::Borrowed(text)) => text.as_bytes().into(),
+            Some(Cow::Owned(text)) => text.into_bytes().into(),
+            None => self.0.into(),
+        }
+    }
+
     fn inside(self, open: u8) -> Scanner<'a> {
         match self.0 {
             [first, inner @ .., _] if *first == open => Scanner(inner),
             _ => Scanner(&[]),
         }
-    }
-
-    /// Returns whether this is a string, and the same as the text.
-    fn is(self, text: &str) -> bool {
-        self.as_str().is_some_and(|own| own == text)
     }
 }
 
@@ -186,6 +212,13 @@ pub(crate) fn array_index(step: &str) -> Option<usize> {
     (digits && !leading_zero)
         .then(|| step.parse().ok())
         .flatten()
+}
+
+/// A part of an object that the scanner passes.
+enum Part<'a> {
+    Object,
+    Name(RawJson<'a>),
+    End,
 }
 
 /// The rest of a text.
@@ -229,11 +262,12 @@ impl<'a> Scanner<'a> {
     fn value(&mut self) -> Option<RawJson<'a>> {
         self.blanks();
         let start = self.0;
-        self.skip_value()?;
+        self.skip_value(&mut |_| Some(()))?;
         Some(RawJson(&start[..start.len() - self.0.len()]))
     }
 
-    fn skip_value(&mut self) -> Option<()> {
+    /// Skips blanks and a value. Notes the parts of its objects, and ends early where that says so.
+    fn skip_value(&mut self, note: &mut impl FnMut(Part<'a>) -> Option<()>) -> Option<()> {
         let mut open = Levels::default();
         loop {
             self.blanks();
@@ -242,7 +276,8 @@ impl<'a> Scanner<'a> {
                     self.blanks();
                     if !self.skip_if(b'}') {
                         open.push(true);
-                        self.name()?;
+                        note(Part::Object)?;
+                        note(Part::Name(self.name()?))?;
                         continue;
                     }
                 }
@@ -271,24 +306,31 @@ impl<'a> Scanner<'a> {
                 self.blanks();
                 match (self.next()?, is_object) {
                     (b',', true) => {
-                        self.name()?;
+                        note(Part::Name(self.name()?))?;
                         break;
                     }
                     (b',', false) => break,
-                    (b'}', true) | (b']', false) => open.pop(),
+                    (b'}', true) => {
+                        note(Part::End)?;
+                        open.pop();
+                    }
+                    (b']', false) => open.pop(),
                     _ => return None,
                 }
             }
         }
     }
 
-    /// Skips the name of a member and its colon.
-    fn name(&mut self) -> Option<()> {
+    /// Skips the name of a member and its colon, and returns the name.
+    fn name(&mut self) -> Option<RawJson<'a>> {
         self.blanks();
+        let start = self.0;
         self.word(b"\"")?;
         self.string()?;
+        let name = RawJson(&start[..start.len() - self.0.len()]);
         self.blanks();
-        self.word(b":")
+        self.word(b":")?;
+        Some(name)
     }
 
     /// Skips a string after its first quote.

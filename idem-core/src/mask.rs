@@ -86,7 +86,7 @@ fn find<'t>(value: RawJson<'t>, steps: &[String], found: &mut Vec<RawJson<'t>>) 
         return;
     };
     for (name, member) in value.members() {
-        if step == "*" || name.as_str().is_some_and(|name| name == *step) {
+        if step == "*" || name.is_str(step) {
             find(member, rest, found);
         }
     }

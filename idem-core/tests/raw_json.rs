@@ -81,6 +81,27 @@ fn a_member_with_two_readings_is_an_error() {
 }
 
 #[test]
+fn a_repeated_name_is_found_at_any_depth() {
+    let deep = |inner: &str| {
+        let text = [
+            "[{\"a\":".repeat(10_000),
+            inner.to_owned(),
+            "}]".repeat(10_000),
+        ]
+        .concat();
+        RawJson::read(text.as_bytes()).unwrap().has_repeated_name()
+    };
+    assert!(!deep(r#"{"b":{"a":1},"c":{"a":"\ud83d"},"d":[{},{}]}"#));
+    for repeated in [
+        r#"{"b":1,"c":2,"\u0062":1}"#,
+        r#"1,"a":2"#,
+        r#"{"\ud83d":1,"\ud83d":1}"#,
+    ] {
+        assert!(deep(repeated), "{repeated}");
+    }
+}
+
+#[test]
 fn a_string_is_unicode_text_or_none() {
     let text = |value: &'static [u8]| RawJson::read(value).unwrap().as_str();
     assert_eq!(text(br#""\ud83d\ude00\u0041\/""#).as_deref(), Some("😀A/"));

@@ -56,7 +56,7 @@ fn edit(object: RawJson<'_>, steps: &[String], value: Option<&[u8]>) -> Option<V
         edited.extend_from_slice(value);
     };
     for (name, found) in object.members() {
-        let is_it = name.as_str().is_some_and(|name| name == *step);
+        let is_it = name.is_str(step);
         is_found |= is_it;
         match (is_it, rest.is_empty()) {
             (false, _) => push(name.bytes(), found.bytes()),

@@ -132,7 +132,7 @@ fn answer_of(call: &Call, mut answer: Response<Bytes>) -> Option<Response<Bytes>
 /// Returns whether a JSON-RPC result is not the last: MCP's `resultType` says so.
 fn is_open(body: &[u8]) -> bool {
     let kind = RawJson::read(body).map(|answer| answer.pointer("/result/resultType"));
-    matches!(kind, Some(Ok(Some(kind))) if kind.as_str().is_none_or(|kind| kind != "complete"))
+    matches!(kind, Some(Ok(Some(kind))) if !kind.is_str("complete"))
 }
 
 fn marker() -> Stored {

@@ -63,7 +63,7 @@ impl Compared {
         match self {
             Self::Bytes => Ok(Fingerprint::raw(body)),
             Self::Nothing => Ok(Fingerprint::raw("")),
-            Self::Json => canonical_or(Fingerprint::json(body), body, |_| None),
+            Self::Json => canonical_or(Fingerprint::json(body), body, |_| body.to_vec()),
             Self::Fields(pointers) => fields(body, pointers),
         }
     }
@@ -202,27 +202,26 @@ pub(crate) fn fields<P: AsRef<str>>(body: &[u8], pointers: &[P]) -> Result<Finge
     canonical_or(Fingerprint::fields(body, pointers), body, |document| {
         let mut texts = Vec::new();
         for pointer in pointers {
-            let found = document.pointer(pointer.as_ref()).ok()?;
+            let found = document.pointer(pointer.as_ref()).ok().flatten();
             // A value ends at its comma, and none is empty: no two lists have one text.
             texts.extend_from_slice(found.map(RawJson::bytes).unwrap_or_default());
             texts.push(b',');
         }
-        Some(texts)
+        texts
     })
 }
 
-/// Returns the fingerprint by value. JSON without a canonical form counts as it is written: by these
-/// texts, or whole where there are none.
+/// Returns the fingerprint by value. JSON without a canonical form counts by these texts, as it is
+/// written, unless readers may differ on it: an object has a name twice.
 fn canonical_or(
     canonical: Result<Fingerprint>,
     body: &[u8],
-    written: impl FnOnce(RawJson<'_>) -> Option<Vec<u8>>,
+    written: impl FnOnce(RawJson<'_>) -> Vec<u8>,
 ) -> Result<Fingerprint, Rejection> {
     canonical.or_else(|_| {
-        let document = RawJson::read(body).ok_or(Rejection::Malformed)?;
-        Ok(Fingerprint::raw(
-            written(document).unwrap_or_else(|| body.to_vec()),
-        ))
+        let document = RawJson::read(body).filter(|document| !document.has_repeated_name());
+        let document = document.ok_or(Rejection::Malformed)?;
+        Ok(Fingerprint::raw(written(document)))
     })
 }
 

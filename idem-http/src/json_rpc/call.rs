@@ -19,11 +19,10 @@ pub struct Call {
 impl Call {
     /// Reads a call; `None` for notifications, answers, and what is not JSON-RPC 2.0.
     pub(crate) fn read(body: RawJson<'_>) -> Result<Option<Self>, KeyError> {
+        let is_version = |version: RawJson<'_>| version.is_str("2.0");
         let text = |found: Option<RawJson<'_>>| Some(found?.as_str()?.into_owned());
         // An array is a batch, or no JSON-RPC.
-        if !body.bytes().starts_with(b"{")
-            || text(body.member("jsonrpc")?).as_deref() != Some("2.0")
-        {
+        if body.bytes().starts_with(b"[") || !body.member("jsonrpc")?.is_some_and(is_version) {
             return Ok(None);
         }
         let (Some(id), Some(method)) = (body.member("id")?, text(body.member("method")?)) else {

@@ -67,9 +67,9 @@ async fn an_event_is_known_whatever_its_text_holds() {
             own(Compared::fields(["/x"])),
             "",
             [
-                r#"{"id":"E","x":SKIPPED,"x":1}"#,
-                r#"{"id":"E","x":SKIPPED,"x":1}"#,
-                r#"{"id":"E","x":SKIPPED,"x":2}"#,
+                r#"{"id":"E","x":SKIPPED,"y":1}"#,
+                r#"{"id":"E","x":SKIPPED,"y":2}"#,
+                r#"{"id":"E","x":[SKIPPED]}"#,
             ],
         ),
         (
@@ -127,6 +127,7 @@ async fn an_id_with_two_readings_or_that_is_no_text_is_refused() {
     for body in [
         &br#"{"id":"a","id":"b"}"#[..],
         br#"{"id":"a","\u0069d":"b"}"#,
+        br#"{"id":"a","x":{"y":1,"\u0079":"\ud83d"}}"#,
         br#"{"id":"\ud83d"}"#,
         b"{\"id\":\"\xff\"}",
         br#"["a"]"#,
