@@ -243,7 +243,7 @@ fn write(choices: &mut impl Iterator<Item = u8>, depth: usize, text: &mut Vec<u8
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn it_agrees_with_three_typed_readers(
