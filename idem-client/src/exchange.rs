@@ -169,16 +169,16 @@ impl IdempotencyClient {
         };
         let (parts, body) = response.into_parts();
         let mut body = AnswerBody::new(body);
-        let json = match self.protocol.needs_body(parts.status) {
+        let text = match self.protocol.needs_body(parts.status) {
             true => match body.json(&parts.headers).await {
-                Ok(json) => json,
+                Ok(text) => text,
                 Err(error) => return Tried::BrokenOff(error),
             },
             false => None,
         };
         let judgement = self
             .protocol
-            .judge(parts.status, &parts.headers, json.as_ref());
+            .judge(parts.status, &parts.headers, text.as_deref());
         Tried::Answered(Response::from_parts(parts, body), judgement)
     }
 

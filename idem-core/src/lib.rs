@@ -17,6 +17,7 @@ mod failure;
 pub mod fingerprint;
 mod forward;
 pub mod guide;
+pub mod json;
 pub mod key;
 pub mod limits;
 mod mask;

@@ -1,17 +1,14 @@
 //! [`Mask`]: a part of a JSON document to hide.
 
-use std::fmt;
-use std::ops::Range;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
-use serde_json::value::RawValue;
+
+use crate::json::RawJson;
 
 /// The text that replaces a masked value.
 const MASKED: &str = "***";
 
 /// The same as JSON.
-const MASKED_JSON: &str = "\"***\"";
+const MASKED_JSON: &[u8] = b"\"***\"";
 
 /// A JSON Pointer (RFC 6901) to masked values, with `*` for every element of an array and every
 /// member of an object.
@@ -49,101 +46,55 @@ impl Mask {
 }
 
 /// Returns the JSON text with the values that the masks point to replaced; `None` when there is no
-/// such value. All other bytes stay: white space, order, and the notation of numbers, which a parsed
-/// document would lose. Of members with the same name, all are masked.
-///
-/// # Errors
-///
-/// Those of the parser, when the text is not JSON.
-pub(crate) fn masked_text(masks: &[Mask], text: &str) -> serde_json::Result<Option<String>> {
-    let document: &RawValue = serde_json::from_str(text)?;
-    let mut spans = Vec::new();
+/// such value, and an error when the text is not JSON.
+pub(crate) fn masked_text(masks: &[Mask], text: &[u8]) -> Result<Option<Vec<u8>>, NotJson> {
+    let document = RawJson::read(text).ok_or(NotJson)?;
+    let mut found = Vec::new();
     for mask in masks {
-        find(document.get(), text, &mask.0, &mut spans)?;
+        find(document, &mask.0, &mut found);
     }
-    if spans.is_empty() {
+    if found.is_empty() {
         return Ok(None);
     }
-    // An outer span comes before those within it.
-    spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
-    let mut masked = String::with_capacity(text.len() + spans.len() * MASKED_JSON.len());
+    // Each value is a part of the text. An outer one comes before those within it.
+    let span = |value: RawJson<'_>| {
+        let start = value.bytes().as_ptr().addr() - text.as_ptr().addr();
+        start..start + value.bytes().len()
+    };
+    found.sort_by_key(|value| (span(*value).start, std::cmp::Reverse(span(*value).end)));
+    let mut masked = Vec::with_capacity(text.len() + found.len() * MASKED_JSON.len());
     let mut end = 0;
-    for span in spans.into_iter().filter(|span| !span.is_empty()) {
+    for span in found.into_iter().map(span) {
         if span.start >= end {
-            masked.push_str(&text[end..span.start]);
-            masked.push_str(MASKED_JSON);
+            masked.extend_from_slice(&text[end..span.start]);
+            masked.extend_from_slice(MASKED_JSON);
             end = span.end;
         }
     }
-    masked.push_str(&text[end..]);
+    masked.extend_from_slice(&text[end..]);
     Ok(Some(masked))
 }
 
-/// Adds the places in the text of the values that the steps lead to, from this value on.
-fn find(
-    value: &str,
-    text: &str,
-    steps: &[String],
-    spans: &mut Vec<Range<usize>>,
-) -> serde_json::Result<()> {
+/// A text is not JSON.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NotJson;
+
+/// Adds the values that the steps lead to, from this value on; repeated members too.
+fn find<'t>(value: RawJson<'t>, steps: &[String], found: &mut Vec<RawJson<'t>>) {
     let Some((step, rest)) = steps.split_first() else {
-        // The value is a part of the text.
-        let start = value.as_ptr().addr() - text.as_ptr().addr();
-        spans.push(start..start + value.len());
-        return Ok(());
+        found.push(value);
+        return;
     };
-    match value.as_bytes().first() {
-        Some(b'{') => {
-            let Members(members) = serde_json::from_str(value)?;
-            for (name, member) in members {
-                if step == "*" || *step == name {
-                    find(member.get(), text, rest, spans)?;
-                }
-            }
+    for (name, member) in value.members() {
+        if step == "*" || name.is_str(step) {
+            find(member, rest, found);
         }
-        Some(b'[') => {
-            let elements: Vec<&RawValue> = serde_json::from_str(value)?;
-            let chosen = match step.as_str() {
-                "*" => &elements[..],
-                step => {
-                    let at = step.parse().ok();
-                    let at = at.and_then(|at: usize| elements.get(at..at.checked_add(1)?));
-                    at.unwrap_or_default()
-                }
-            };
-            for element in chosen {
-                find(element.get(), text, rest, spans)?;
-            }
-        }
-        _ => {}
     }
-    Ok(())
-}
-
-/// The members of an object in their order, repeated names too.
-struct Members<'t>(Vec<(String, &'t RawValue)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
+    let at: Option<usize> = step.parse().ok();
+    for (index, element) in value.elements().enumerate() {
+        if step == "*" || at == Some(index) {
+            find(element, rest, found);
         }
-
-        deserializer.deserialize_map(Collect)
     }
 }
 
@@ -229,7 +180,8 @@ mod tests {
         let text = r#" {"b" : 1.50, "t":"x\"y","a":[ {"t": {"u":1}} , {"n":123456789012345678901} ],"t":2}"#;
         let masked = |pointers: &[&str]| {
             let masks: Vec<_> = pointers.iter().copied().map(Mask::new).collect();
-            masked_text(&masks, text).unwrap()
+            let masked = masked_text(&masks, text.as_bytes()).unwrap();
+            masked.map(|masked| String::from_utf8(masked).unwrap())
         };
         assert_eq!(
             masked(&["/t", "/a/*/t/u", "/a/0/t"]).unwrap(),
@@ -237,8 +189,8 @@ mod tests {
         );
         assert_eq!(masked(&[""]).unwrap(), " \"***\"");
         assert_eq!(masked(&["/x", "/b/c", "/a/7", "/a/t"]), None);
-        assert!(masked_text(&[Mask::new("/t")], "<html>").is_err());
-        assert!(masked_text(&[Mask::new("/t")], r#"{"t":1}{"t":2}"#).is_err());
+        assert!(masked_text(&[Mask::new("/t")], b"<html>").is_err());
+        assert!(masked_text(&[Mask::new("/t")], br#"{"t":1}{"t":2}"#).is_err());
     }
 
     #[test]
@@ -252,11 +204,11 @@ mod tests {
             let mut expected = document.clone();
             let mask = Mask::new(pointer);
             mask.apply(&mut expected);
-            let masked = masked_text(&[mask], &text)
+            let masked = masked_text(&[mask], text.as_bytes())
                 .unwrap()
-                .unwrap_or_else(|| text.clone());
+                .unwrap_or_else(|| text.clone().into_bytes());
             assert_eq!(
-                serde_json::from_str::<Value>(&masked).unwrap(),
+                serde_json::from_slice::<Value>(&masked).unwrap(),
                 expected,
                 "{pointer}"
             );

@@ -7,6 +7,7 @@ use http::HeaderName;
 use http::request::Parts;
 use idem_core::Fingerprint;
 use idem_core::fingerprint::canonical_json;
+use idem_core::json::RawJson;
 
 use crate::hook::{FromParts, Hook};
 use crate::pointer::Pointer;
@@ -20,6 +21,10 @@ use crate::{KeyedRequest, json, media};
 /// | [`request`](Self::request), the default | count | JSON by its value (RFC 8785), every other body by its bytes |
 /// | [`body`](Self::body) | do not count | the same |
 /// | [`bytes`](Self::bytes) | do not count | by its bytes, JSON too |
+///
+/// JSON without a canonical form, such as a lone surrogate or a number that no double holds, counts
+/// as it is written, also member by member: see
+/// [`canonical_json`](idem_core::fingerprint::canonical_json).
 ///
 /// ```
 /// use idem_http::FingerprintRecipe;
@@ -78,8 +83,8 @@ impl FingerprintRecipe {
     }
 
     /// Compares only the members at these JSON Pointers (RFC 6901) instead of the whole body; may
-    /// be called several times. A missing member differs from `null`. A body that is not JSON
-    /// counts whole.
+    /// be called several times. A missing member differs from `null`. A body that is not JSON, or
+    /// that has a member on the way twice, counts whole.
     #[must_use]
     pub fn of_member(mut self, pointer: &str) -> Self {
         self.members.push(Pointer::new(pointer));
@@ -134,35 +139,37 @@ impl FingerprintRecipe {
             list.extend(head.map(|text| text.as_bytes().into()));
         }
         list.push(also.unwrap_or_default().into_bytes().into());
-        match &canonical {
-            Some(canonical) => list.extend(self.chosen(canonical)),
-            None => list.push(Cow::Borrowed(body)),
-        }
+        // JSON without a canonical form counts as it is written.
+        let text = canonical.as_ref().map_or(&body[..], String::as_bytes);
+        let chosen = is_json.then(|| self.chosen(text)).flatten();
+        list.extend(chosen.unwrap_or_else(|| vec![text.into()]));
         if let Some(except) = &self.headers {
             list.push(compared_headers(parts, except).into());
         }
         Fingerprint::raw(length_prefixed(&list))
     }
 
-    /// Returns the chosen members of the canonical document.
-    fn chosen<'a>(&self, canonical: &'a str) -> Vec<Cow<'a, [u8]>> {
-        let without = |text: &'a str| -> Cow<'a, [u8]> {
-            let mut pointers = self.without.iter();
-            let Some(first) = pointers.next() else {
-                return text.as_bytes().into();
-            };
-            let text = pointers.fold(json::without_member(text, first), |text, pointer| {
-                json::without_member(&text, pointer)
-            });
-            text.into_bytes().into()
+    /// Returns the chosen members of a document; `None` when all of it counts: it is not JSON,
+    /// readers may differ on its members, or none is chosen.
+    fn chosen<'a>(&self, text: &'a [u8]) -> Option<Vec<Cow<'a, [u8]>>> {
+        if self.members.is_empty() && self.without.is_empty() {
+            return None;
+        }
+        let document = RawJson::read(text)?;
+        let without = |value: RawJson<'a>| {
+            let pointers = self.without.iter();
+            pointers.fold(value.bytes().into(), json::without_member)
         };
         if self.members.is_empty() {
-            return vec![without(canonical)];
+            return Some(vec![without(document)]);
         }
         let members = self.members.iter();
         // A missing member is the empty text, which no JSON value is.
-        let texts = members.map(|pointer| json::member(canonical, pointer).map(without));
-        texts.map(Option::unwrap_or_default).collect()
+        let texts = members.map(|pointer| {
+            let found = document.pointer(pointer.as_str()).ok()?;
+            Some(found.map(without).unwrap_or_default())
+        });
+        texts.collect()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use http::request::Parts;
+use idem_core::json::RawJson;
 use idem_core::{Idempotency, Key, Policy, Timestamp};
 
 use crate::json_rpc::Envelope;
@@ -12,6 +13,7 @@ use crate::key::Found;
 use crate::refusal::Problem;
 use crate::{
     HttpPolicy, IdempotencyLayer, KeyError, KeyedRequest, ProblemType, Requirement, ScopeError,
+    media,
 };
 
 /// What the head of a request says about its key.
@@ -144,8 +146,14 @@ fn find(
     request: &mut KeyedRequest,
 ) -> Result<Option<Known>, Problem> {
     let mut requirement = policy.requirement;
+    let body = request.body().clone();
+    let document = RawJson::read(&body);
+    if document.is_none() && may_hold_key(policy, request) {
+        return Err(malformed(KeyError::NotJson));
+    }
     if let Some(rules) = &policy.json_rpc {
-        match rules.envelope(request.json()) {
+        let envelope = document.map_or(Ok(Envelope::Other), |body| rules.envelope(body));
+        match envelope.map_err(malformed)? {
             Envelope::Other => return Ok(None),
             Envelope::Batch => return Err(malformed(KeyError::Batch)),
             Envelope::Call(call, of_call) => {
@@ -156,12 +164,21 @@ fn find(
             }
         }
     }
-    let found = policy.source.in_request(request, policy.form);
+    let found = policy.source.in_request(request, document, policy.form);
     match found.map_err(malformed)? {
         Some(found) => Known::new(layer, policy, request.parts(), found).map(Some),
         None if requirement == Requirement::Required => Err(missing(policy)),
         None => Ok(None),
     }
+}
+
+/// Returns whether a body that is not JSON may hold a key or a call in the eyes of another reader.
+fn may_hold_key(policy: &HttpPolicy, request: &KeyedRequest) -> bool {
+    let body = request.body();
+    !body.trim_ascii().is_empty()
+        && (policy.requirement == Requirement::Required
+            || policy.json_rpc.is_some()
+            || media::may_be_json(&request.parts().headers, body))
 }
 
 /// Returns how long answers of this key are replayed.

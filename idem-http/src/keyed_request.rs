@@ -1,12 +1,11 @@
 //! [`KeyedRequest`]: a request for the functions of a policy.
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use bytes::Bytes;
 use http::Request;
 use http::request::Parts;
-use serde_json::Value;
+use idem_core::json::RawJson;
 
 use crate::json_rpc::Call;
 
@@ -24,7 +23,6 @@ pub(crate) struct Message {
     pub(crate) body: Bytes,
     pub(crate) key: Option<String>,
     pub(crate) call: Option<Call>,
-    json: OnceLock<Option<Value>>,
 }
 
 impl KeyedRequest {
@@ -62,20 +60,18 @@ impl KeyedRequest {
         &self.message.body
     }
 
-    /// Returns the body as JSON, whatever its media type; `None` if it is not JSON. Numbers may
-    /// lose digits.
+    /// Returns the body as JSON, whatever its media type; `None` if it is not JSON. A handler that
+    /// skips members reads the same documents.
     #[must_use]
-    pub fn json(&self) -> Option<&Value> {
-        let body = &self.message.body;
-        let json = &self.message.json;
-        json.get_or_init(|| serde_json::from_slice(body).ok())
-            .as_ref()
+    pub fn json(&self) -> Option<RawJson<'_>> {
+        RawJson::read(&self.message.body)
     }
 
-    /// Returns the member of the body at this JSON Pointer (RFC 6901).
+    /// Returns the member of the body at this JSON Pointer (RFC 6901); `None` if there is none, or
+    /// readers may differ on which one it is.
     #[must_use]
-    pub fn member(&self, pointer: &str) -> Option<&Value> {
-        self.json()?.pointer(pointer)
+    pub fn member(&self, pointer: &str) -> Option<RawJson<'_>> {
+        self.json()?.pointer(pointer).ok()?
     }
 
     /// Returns the key as the client wrote it; `None` when there is none, or it is malformed.

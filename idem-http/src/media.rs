@@ -32,11 +32,25 @@ pub(crate) fn essence(headers: &HeaderMap) -> Cow<'_, str> {
 /// Returns whether the body is plain JSON: `application/json` or a `+json` type, without a content
 /// coding.
 pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
-    let is_plain = headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
-    is_plain && (matches!(essence, "application/json" | "text/json") || essence.ends_with("+json"))
+    !is_encoded(headers) && is_json_type(essence)
+}
+
+/// Returns whether some reader may find JSON in a body that does not follow its grammar: by its
+/// type, behind its content coding, or because it begins like an object or an array.
+pub(crate) fn may_be_json(headers: &HeaderMap, body: &[u8]) -> bool {
+    let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
+    is_encoded(headers)
+        || is_json_type(&essence(headers))
+        || matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+fn is_json_type(essence: &str) -> bool {
+    matches!(essence, "application/json" | "text/json") || essence.ends_with("+json")
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Returns whether responses of this type pass through.

@@ -6,8 +6,8 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as HttpBody;
 use idem_core::backend::check;
+use idem_core::json::RawJson;
 use idem_core::{ErrorPolicy, Limits, Policy, Response as Stored};
-use serde_json::Value;
 
 use crate::body::Collected;
 use crate::json_rpc::answer_in;
@@ -122,7 +122,8 @@ impl<'a> Judge<'a> {
 
 /// Returns the answer of a call in a stream of events, as JSON.
 fn answer_of(call: &Call, mut answer: Response<Bytes>) -> Option<Response<Bytes>> {
-    let text = answer_in(std::str::from_utf8(answer.body()).ok()?, call.id())?;
+    // A client decodes a stream of events in the same way (HTML, 9.2.6).
+    let text = answer_in(&String::from_utf8_lossy(answer.body()), call.id())?;
     let json = HeaderValue::from_static("application/json");
     answer.headers_mut().insert(CONTENT_TYPE, json);
     Some(answer.map(|_| text.into()))
@@ -130,11 +131,8 @@ fn answer_of(call: &Call, mut answer: Response<Bytes>) -> Option<Response<Bytes>
 
 /// Returns whether a JSON-RPC result is not the last: MCP's `resultType` says so.
 fn is_open(body: &[u8]) -> bool {
-    let answer: Option<Value> = serde_json::from_slice(body).ok();
-    let kind = answer
-        .as_ref()
-        .and_then(|answer| answer.pointer("/result/resultType"));
-    kind.is_some_and(|kind| kind != "complete")
+    let kind = RawJson::read(body).map(|answer| answer.pointer("/result/resultType"));
+    matches!(kind, Some(Ok(Some(kind))) if !kind.is_str("complete"))
 }
 
 fn marker() -> Stored {

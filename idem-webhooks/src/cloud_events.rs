@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use idem_core::json::RawJson;
 use idem_core::{Bytes, Fingerprint};
 use percent_encoding::percent_decode_str;
-use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::Rejection;
+use crate::event_id::fields;
 use crate::identity::Identity;
 use crate::received::Permission;
 use crate::signature::only;
@@ -108,12 +108,10 @@ impl CloudEvents {
             Mode::Binary => Ok(Events::One(body.clone(), binary(request.headers(), body))),
             Mode::Structured => Ok(Events::One(body.clone(), structured(body))),
             Mode::Batch => {
-                let events: Vec<&RawValue> =
-                    serde_json::from_slice(body).map_err(|_| Rejection::Malformed)?;
-                let events = events.iter().map(|event| {
-                    let event = Bytes::copy_from_slice(event.get().as_bytes());
-                    let identity = structured(&event);
-                    (event, identity)
+                let batch = RawJson::read(body).filter(|batch| batch.bytes().starts_with(b"["));
+                let events = batch.ok_or(Rejection::Malformed)?.elements().map(|event| {
+                    let identity = structured(event.bytes());
+                    (body.slice_ref(event.bytes()), identity)
                 });
                 Ok(Events::Batch(events.collect()))
             }
@@ -156,13 +154,16 @@ fn binary(headers: &HeaderMap, body: &[u8]) -> Result<Identity, Rejection> {
 }
 
 fn structured(event: &[u8]) -> Result<Identity, Rejection> {
-    let json: Value = serde_json::from_slice(event).map_err(|_| Rejection::Malformed)?;
-    let attribute = |name: &str| Some(json.get(name)?.as_str()?.to_owned());
-    let compared = Fingerprint::fields(event, ["/type", "/data", "/data_base64"]);
+    let json = RawJson::read(event).ok_or(Rejection::Malformed)?;
+    let attribute = |name| {
+        let found = json.member(name).map_err(|_| Rejection::Malformed)?;
+        let text = found.and_then(RawJson::as_str);
+        Ok(text.map(Cow::into_owned))
+    };
     Ok(Identity {
-        id: id(attribute("source"), attribute("id"))?,
-        topic: attribute("type"),
-        fingerprint: compared.map_err(|_| Rejection::Malformed)?,
+        id: id(attribute("source")?, attribute("id")?)?,
+        topic: attribute("type")?,
+        fingerprint: fields(event, &["/type", "/data", "/data_base64"])?,
     })
 }
 

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName};
+use idem_core::json::RawJson;
 use idem_core::{Error, Fingerprint, Result};
-use serde_json::Value;
+use serde_json::Number;
 
 use crate::Rejection;
 use crate::identity::Identity;
@@ -41,9 +42,11 @@ enum Source {
 pub enum Compared {
     /// All bytes of the body.
     Bytes,
-    /// The JSON value of the body (RFC 8785): the order of members and white space do not count.
+    /// The JSON value of the body (RFC 8785): the order of members and white space do not count. A
+    /// body without a canonical form, such as one with a lone surrogate, counts as it is written.
     Json,
-    /// The JSON values at these pointers (RFC 6901). Leave out what changes between deliveries.
+    /// The JSON values at these pointers (RFC 6901), in the same way. Leave out what changes between
+    /// deliveries.
     Fields(Vec<Cow<'static, str>>),
     /// Nothing: the id alone decides.
     Nothing,
@@ -57,13 +60,12 @@ impl Compared {
     }
 
     pub(crate) fn of(&self, body: &[u8]) -> Result<Fingerprint, Rejection> {
-        let fingerprint = match self {
-            Self::Bytes => return Ok(Fingerprint::raw(body)),
-            Self::Nothing => return Ok(Fingerprint::raw("")),
-            Self::Json => Fingerprint::json(body),
-            Self::Fields(pointers) => Fingerprint::fields(body, pointers),
-        };
-        fingerprint.map_err(|_| Rejection::Malformed)
+        match self {
+            Self::Bytes => Ok(Fingerprint::raw(body)),
+            Self::Nothing => Ok(Fingerprint::raw("")),
+            Self::Json => canonical_or(Fingerprint::json(body), body, |_| body.to_vec()),
+            Self::Fields(pointers) => fields(body, pointers),
+        }
     }
 }
 
@@ -148,18 +150,18 @@ impl EventId {
     /// Identifies the event of a delivery whose signature was valid.
     pub(crate) fn identify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Identity, Rejection> {
         let is_in_body = |source: &Source| matches!(source, Source::Pointer(_));
-        let json: Value = match self.parts.iter().chain(&self.topic).any(is_in_body) {
-            true => serde_json::from_slice(body).map_err(|_| Rejection::Malformed)?,
-            false => Value::Null,
+        let json = match self.parts.iter().chain(&self.topic).any(is_in_body) {
+            true => Some(RawJson::read(body).ok_or(Rejection::Malformed)?),
+            false => None,
         };
         let id = self.parts.iter().map(|part| {
             // A blank id is one that the sender forgot to fill in: all such events would be one.
-            let id = part.read(headers, &json).map_err(|()| Rejection::NoId)?;
+            let id = part.read(headers, json).map_err(|()| Rejection::NoId)?;
             id.filter(|id| !id.trim().is_empty()).ok_or(Rejection::NoId)
         });
         let id = id.collect::<Result<_, _>>()?;
         let topic = self.topic.as_ref();
-        let topic = topic.map_or(Ok(None), |source| source.read(headers, &json));
+        let topic = topic.map_or(Ok(None), |source| source.read(headers, json));
         Ok(Identity {
             id,
             topic: topic.map_err(|()| Rejection::Malformed)?,
@@ -169,21 +171,58 @@ impl EventId {
 }
 
 impl Source {
-    fn read(&self, headers: &HeaderMap, json: &Value) -> Result<Option<String>, ()> {
+    /// Reads the text; an error when readers may differ on it.
+    fn read(&self, headers: &HeaderMap, json: Option<RawJson<'_>>) -> Result<Option<String>, ()> {
         match self {
             Self::Header(name) => Ok(only(headers, name)?.map(Into::into)),
-            Self::Pointer(pointer) => Ok(json.pointer(pointer).and_then(text)),
+            Self::Pointer(pointer) => {
+                let found = json.map_or(Ok(None), |json| json.pointer(pointer));
+                Ok(found.map_err(drop)?.and_then(text))
+            }
         }
     }
 }
 
 /// Returns a string, or an integer in digits.
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
-        _ => None,
+fn text(value: RawJson<'_>) -> Option<String> {
+    let number = || {
+        value
+            .parse()
+            .ok()
+            .filter(|number: &Number| number.is_i64() || number.is_u64())
+    };
+    match value.as_str() {
+        Some(text) => Some(text.into_owned()),
+        None => number().map(|number| number.to_string()),
     }
+}
+
+/// Returns the fingerprint of the values at these pointers.
+pub(crate) fn fields<P: AsRef<str>>(body: &[u8], pointers: &[P]) -> Result<Fingerprint, Rejection> {
+    canonical_or(Fingerprint::fields(body, pointers), body, |document| {
+        let mut texts = Vec::new();
+        for pointer in pointers {
+            let found = document.pointer(pointer.as_ref()).ok().flatten();
+            // A value ends at its comma, and none is empty: no two lists have one text.
+            texts.extend_from_slice(found.map(RawJson::bytes).unwrap_or_default());
+            texts.push(b',');
+        }
+        texts
+    })
+}
+
+/// Returns the fingerprint by value. JSON without a canonical form counts by these texts, as it is
+/// written, unless readers may differ on it: an object has a name twice.
+fn canonical_or(
+    canonical: Result<Fingerprint>,
+    body: &[u8],
+    written: impl FnOnce(RawJson<'_>) -> Vec<u8>,
+) -> Result<Fingerprint, Rejection> {
+    canonical.or_else(|_| {
+        let document = RawJson::read(body).filter(|document| !document.has_repeated_name());
+        let document = document.ok_or(Rejection::Malformed)?;
+        Ok(Fingerprint::raw(written(document)))
+    })
 }
 
 fn is_pointer(text: &str) -> bool {

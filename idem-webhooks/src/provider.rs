@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{Method, Request};
+use idem_core::json::RawJson;
 use idem_core::{Bytes, Result};
-use serde_json::Value;
 
 use crate::cloud_events::Events;
 use crate::{CloudEvents, EventId, Received, Rejection, Signature, Statuses};
@@ -172,10 +172,10 @@ impl Provider {
 
 /// Returns the text that Slack sends once to check that the endpoint exists, and expects back.
 fn slack_challenge(body: &[u8]) -> Option<String> {
-    let json: Value = serde_json::from_slice(body).ok()?;
-    let is_handshake = json.get("type")?.as_str()? == "url_verification";
-    let challenge = json.get("challenge")?.as_str()?.to_owned();
-    is_handshake.then_some(challenge)
+    let json = RawJson::read(body)?;
+    let text = |name| Some(json.member(name).ok()??.as_str()?.into_owned());
+    let is_handshake = text("type")? == "url_verification";
+    text("challenge").filter(|_| is_handshake)
 }
 
 /// Writes the provider's name.

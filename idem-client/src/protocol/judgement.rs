@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, StatusCode};
-use serde_json::Value;
+use idem_core::json::RawJson;
 
 use super::Protocol;
 use crate::retry::retry_after;
@@ -84,13 +84,14 @@ impl Protocol {
         is_error || matches!(self.marker, ReplayMarker::Member { .. })
     }
 
-    /// Judges an answer. `body` is its JSON body, where it has one and it was read.
+    /// Judges an answer. `text` is its JSON body, where it has one and it was read.
     pub(crate) fn judge(
         &self,
         status: StatusCode,
         headers: &HeaderMap,
-        body: Option<&Value>,
+        text: Option<&[u8]>,
     ) -> Judgement {
+        let body = text.and_then(RawJson::read);
         let rule = body.and_then(|body| self.code_rule(body).map(|rule| (body, rule)));
         let answer = self.answer(headers, body, rule.is_some());
         let mut after = retry_after(headers);
@@ -112,7 +113,7 @@ impl Protocol {
         }
     }
 
-    fn answer(&self, headers: &HeaderMap, body: Option<&Value>, is_refusal: bool) -> Answer {
+    fn answer(&self, headers: &HeaderMap, body: Option<RawJson<'_>>, is_refusal: bool) -> Answer {
         let (is_marked, absent) = match &self.marker {
             ReplayMarker::Nothing => return Answer::Unknown,
             ReplayMarker::Header {
@@ -125,8 +126,8 @@ impl Protocol {
                 let Some(body) = body else {
                     return Answer::Unknown;
                 };
-                let marker = body.pointer(pointer).and_then(Value::as_bool);
-                (marker.unwrap_or_default(), *absent)
+                let marker = at(body, pointer).map(RawJson::bytes);
+                (marker == Some(b"true"), *absent)
             }
         };
         match (is_marked, is_refusal) {
@@ -137,9 +138,9 @@ impl Protocol {
         }
     }
 
-    fn code_rule(&self, body: &Value) -> Option<&CodeRule> {
+    fn code_rule(&self, body: RawJson<'_>) -> Option<&CodeRule> {
         self.codes.iter().find(|rule| {
-            let code = body.pointer(&rule.pointer).and_then(Value::as_str);
+            let code = at(body, &rule.pointer).and_then(RawJson::as_str);
             code.is_some_and(|code| match rule.code.strip_suffix('*') {
                 Some(prefix) => code.starts_with(prefix),
                 None => code == rule.code,
@@ -177,19 +178,22 @@ fn by_status(status: StatusCode, has_retry_after: bool) -> Verdict {
 }
 
 /// Reads the seconds to wait beside the code, as several protocols have them.
-fn wait_in(body: &Value, pointer: &str) -> Option<Duration> {
+fn wait_in(body: RawJson<'_>, pointer: &str) -> Option<Duration> {
     let (object, _) = pointer.rsplit_once('/')?;
-    let object = body.pointer(object)?;
-    let seconds = object
-        .get("retry_after")
-        .or_else(|| object.get("retryAfter"));
-    Some(Duration::from_secs(seconds?.as_u64()?))
+    let object = at(body, object)?;
+    let seconds = at(object, "/retry_after").or_else(|| at(object, "/retryAfter"));
+    Some(Duration::from_secs(seconds?.parse().ok()?))
+}
+
+/// Returns the value at the pointer. One on which readers may differ says nothing.
+fn at<'a>(body: RawJson<'a>, pointer: &str) -> Option<RawJson<'a>> {
+    body.pointer(pointer).ok()?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn judged(
         protocol: &Protocol,
@@ -202,7 +206,11 @@ mod tests {
             let name: HeaderName = name.parse().unwrap();
             map.append(name, value.parse().unwrap());
         }
-        protocol.judge(StatusCode::from_u16(status).unwrap(), &map, Some(body))
+        protocol.judge(
+            StatusCode::from_u16(status).unwrap(),
+            &map,
+            Some(body.to_string().as_bytes()),
+        )
     }
 
     fn verdict(
@@ -323,6 +331,29 @@ mod tests {
         }
         let unread = Protocol::adcp().judge(StatusCode::OK, &HeaderMap::new(), None);
         assert_eq!(unread.answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn a_code_decides_whatever_stands_beside_it() {
+        let in_flight =
+            br#"{"adcp_error":{"retry_after":3,"code":"IDEMPOTENCY_IN_FLIGHT","x":SKIPPED}}"#;
+        let deep = ["[".repeat(200), "]".repeat(200)].concat();
+        for skipped in [
+            &b"1"[..],
+            br#""\ud83d""#,
+            b"1e999",
+            b"\"\xff\"",
+            deep.as_bytes(),
+        ] {
+            let at = in_flight
+                .windows(7)
+                .position(|text| text == b"SKIPPED")
+                .unwrap();
+            let text = [&in_flight[..at], skipped, &in_flight[at + 7..]].concat();
+            let found = Protocol::adcp().judge(StatusCode::OK, &HeaderMap::new(), Some(&text));
+            assert_eq!(found.verdict, Verdict::Retry);
+            assert_eq!(found.retry_after, Some(Duration::from_secs(3)));
+        }
     }
 
     #[test]

@@ -1,11 +1,7 @@
 //! A key as a member of a JSON body, without a change to its other bytes.
 
-use std::fmt;
-
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use idem_core::json::{MemberError, RawJson};
 
 use crate::Error;
 
@@ -14,18 +10,18 @@ pub(super) fn add(body: &Bytes, pointer: &str, value: &str) -> Result<Bytes, Err
     let (parents, name) = pointer
         .rsplit_once('/')
         .ok_or_else(|| Error::invalid("the pointer to the key does not begin with `/`"))?;
-    let text = str::from_utf8(body).map_err(|error| not_json().with_source(error))?;
-    let mut object: &RawValue =
-        serde_json::from_str(text).map_err(|error| not_json().with_source(error))?;
-    let mut members = members(object)?;
-    for parent in parents.split('/').skip(1) {
-        object = members.only(&unescaped(parent))?.ok_or_else(|| {
+    let document = RawJson::read(body).ok_or_else(not_json)?;
+    let object = document
+        .pointer(parents)
+        .map_err(ambiguous)?
+        .ok_or_else(|| {
             Error::invalid("the body lacks an object that the pointer to the key names")
         })?;
-        members = self::members(object)?;
+    if !object.bytes().starts_with(b"{") {
+        return Err(not_json());
     }
-    let name = unescaped(name);
-    if members.only(&name)?.is_some() {
+    let name = name.replace("~1", "/").replace("~0", "~");
+    if object.member(&name).map_err(ambiguous)?.is_some() {
         return Err(Error::invalid(
             "the body has a key already; remove it and name the intent, or send it without this \
              client",
@@ -34,64 +30,21 @@ pub(super) fn add(body: &Bytes, pointer: &str, value: &str) -> Result<Bytes, Err
     let mut member = json(&name)?;
     member.push(':');
     member.push_str(&json(value)?);
-    if !members.0.is_empty() {
+    if object.members().next().is_some() {
         member.push(',');
     }
-    // The object is a part of the text, so the difference of their addresses is its position.
-    let start = object.get().as_ptr().addr() - text.as_ptr().addr();
-    let (before, after) = text.split_at(start + 1);
-    Ok([before, &member, after].concat().into())
-}
-
-/// The members of an object, in their order.
-struct Members<'t>(Vec<(String, &'t RawValue)>);
-
-impl<'t> Members<'t> {
-    /// Returns the member with this name. Two are refused: readers differ on which one counts.
-    fn only(&self, name: &str) -> Result<Option<&'t RawValue>, Error> {
-        let mut named = self.0.iter().filter(|(member, _)| member == name);
-        match (named.next(), named.next()) {
-            (first, None) => Ok(first.map(|(_, value)| *value)),
-            (_, Some(_)) => Err(Error::invalid("the body has a member twice")),
-        }
-    }
-}
-
-fn members(object: &RawValue) -> Result<Members<'_>, Error> {
-    serde_json::from_str(object.get()).map_err(|error| not_json().with_source(error))
-}
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry::<String, &'de RawValue>()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(InOrder)
-    }
-}
-
-/// Reads a token of a JSON Pointer.
-fn unescaped(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
+    // The object is a part of the body, so the difference of their addresses is its position.
+    let start = object.bytes().as_ptr().addr() - body.as_ptr().addr();
+    let (before, after) = body.split_at(start + 1);
+    Ok([before, member.as_bytes(), after].concat().into())
 }
 
 fn json(text: &str) -> Result<String, Error> {
     serde_json::to_string(text).map_err(|error| not_json().with_source(error))
+}
+
+fn ambiguous(error: MemberError) -> Error {
+    Error::invalid("readers of the body may differ on where the key is").with_source(error)
 }
 
 fn not_json() -> Error {
@@ -123,6 +76,11 @@ mod tests {
                 r#"{"x":"é{","params":{"arguments":{"key":"k","a":[{}]}}}"#,
             ),
             (r#"{"a/b":{}}"#, "/a~1b/c~0d", r#"{"a/b":{"c~d":"k"}}"#),
+            (
+                r#"{"x":"\ud83d","y":1e999}"#,
+                "/key",
+                r#"{"key":"k","x":"\ud83d","y":1e999}"#,
+            ),
         ] {
             assert_eq!(added(body, pointer).as_deref(), Some(expected), "{body}");
         }

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::canonical;
 use crate::digest::length_prefixed;
+use crate::json::array_index;
 use crate::{Error, Result};
 
 /// Returns the SHA-256 over pairs of pointer and canonical value, sorted by pointer; a missing
@@ -77,15 +78,6 @@ fn step<'a>(
         return Ok(index.and_then(|index| elements.into_iter().nth(index)));
     }
     Ok(None)
-}
-
-/// RFC 6901, 4: digits without a leading zero.
-fn array_index(token: &str) -> Option<usize> {
-    let digits = token.bytes().all(|byte| byte.is_ascii_digit());
-    let leading_zero = token.len() > 1 && token.starts_with('0');
-    (digits && !leading_zero)
-        .then(|| token.parse().ok())
-        .flatten()
 }
 
 /// RFC 6901, 4: `~1` is `/`, `~0` is `~`, any other `~` is an error.

@@ -1,6 +1,9 @@
 //! [`Call`]: one call in its envelope.
 
+use idem_core::json::RawJson;
 use serde_json::Value;
+
+use crate::KeyError;
 
 /// The method of MCP whose calls have the name of a tool.
 const TOOLS: &str = "tools/call";
@@ -15,21 +18,25 @@ pub struct Call {
 
 impl Call {
     /// Reads a call; `None` for notifications, answers, and what is not JSON-RPC 2.0.
-    pub(crate) fn read(body: &Value) -> Option<Self> {
-        if body.get("jsonrpc")? != "2.0" {
-            return None;
+    pub(crate) fn read(body: RawJson<'_>) -> Result<Option<Self>, KeyError> {
+        let is_version = |version: RawJson<'_>| version.is_str("2.0");
+        let text = |found: Option<RawJson<'_>>| Some(found?.as_str()?.into_owned());
+        // An array is a batch, or no JSON-RPC.
+        if body.bytes().starts_with(b"[") || !body.member("jsonrpc")?.is_some_and(is_version) {
+            return Ok(None);
         }
-        let id = body.get("id").filter(|id| id.is_string() || id.is_number());
-        let method = body.get("method")?.as_str()?;
-        let tool = body
-            .pointer("/params/name")
-            .filter(|_| method == TOOLS)
-            .and_then(Value::as_str);
-        Some(Self {
-            id: id?.clone(),
-            method: method.to_owned(),
-            tool: tool.map(str::to_owned),
-        })
+        let (Some(id), Some(method)) = (body.member("id")?, text(body.member("method")?)) else {
+            return Ok(None);
+        };
+        if !matches!(id.bytes(), [b'"' | b'-' | b'0'..=b'9', ..]) {
+            return Ok(None);
+        }
+        let tool = match method == TOOLS {
+            true => text(body.pointer("/params/name")?),
+            false => None,
+        };
+        let id = id.parse().map_err(|_| KeyError::CallId)?;
+        Ok(Some(Self { id, method, tool }))
     }
 
     /// Returns the `id` of the request.

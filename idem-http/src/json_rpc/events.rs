@@ -1,5 +1,6 @@
 //! The answer of a call in a stream of events.
 
+use idem_core::json::RawJson;
 use serde_json::Value;
 
 /// Returns the JSON text of the answer with this `id` in a whole stream of server-sent events; the
@@ -28,11 +29,16 @@ pub(crate) fn answer_in(stream: &str, id: &Value) -> Option<String> {
 }
 
 fn is_answer(event: &str, id: &Value) -> bool {
-    let event: Option<Value> = serde_json::from_str(event).ok();
-    event.is_some_and(|event| {
-        event.get("id") == Some(id)
-            && (event.get("result").is_some() || event.get("error").is_some())
-    })
+    let (mut has_id, mut has_outcome) = (false, false);
+    let event = RawJson::read(event.as_bytes());
+    for (name, value) in event.into_iter().flat_map(RawJson::members) {
+        match name.as_str().as_deref() {
+            Some("id") => has_id |= value.parse::<Value>().is_ok_and(|found| found == *id),
+            Some("result" | "error") => has_outcome = true,
+            _ => {}
+        }
+    }
+    has_id && has_outcome
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 mod call;
 mod events;
 
-use serde_json::Value;
+use idem_core::json::RawJson;
 
-use crate::Requirement;
+use crate::{KeyError, Requirement};
 
 pub use call::Call;
 pub(crate) use events::answer_in;
@@ -14,8 +14,9 @@ pub(crate) use events::answer_in;
 ///
 /// The layer reads the envelope once. A call has the name of its method, and a call of `tools/call`
 /// (MCP) the name of its tool. Calls that are not listed go to the service as they were sent, and
-/// so does what is not a call: notifications, answers, text that is not JSON-RPC 2.0. A batch (an
-/// array) that contains a listed call is refused.
+/// so does what is not a call: notifications, answers, documents that are not JSON-RPC 2.0. A batch
+/// (an array) that contains a listed call is refused, and so are a body that is not JSON and a call
+/// that readers may take for different ones: see [`KeySource`](crate::KeySource).
 ///
 /// A replay gets the `id` of its own request, and every other byte of the answer stays. An answer
 /// as a stream of events (`text/event-stream`) is read to its end, at most up to the limit of a
@@ -75,36 +76,44 @@ impl JsonRpc {
         self
     }
 
-    pub(crate) fn envelope(&self, body: Option<&Value>) -> Envelope {
-        match body {
-            Some(Value::Array(batch)) if batch.iter().any(|one| self.rule(one).is_some()) => {
-                Envelope::Batch
-            }
-            Some(body) => match self.rule(body) {
-                Some((call, requirement)) => Envelope::Call(call, requirement),
-                None => Envelope::Other,
-            },
-            None => Envelope::Other,
+    pub(crate) fn envelope(&self, body: RawJson<'_>) -> Result<Envelope, KeyError> {
+        // Of a batch, not even a call with two readings passes.
+        if body
+            .elements()
+            .any(|one| !matches!(self.rule(one), Ok(None)))
+        {
+            return Ok(Envelope::Batch);
         }
+        Ok(match self.rule(body)? {
+            Some((call, requirement)) => Envelope::Call(call, requirement),
+            None => Envelope::Other,
+        })
     }
 
-    fn rule(&self, body: &Value) -> Option<(Call, Requirement)> {
-        let call = Call::read(body)?;
-        let mut rules = self.calls.iter();
-        let (_, requirement) = rules.find(|(name, _)| name == call.name())?;
-        Some((call, *requirement))
+    fn rule(&self, body: RawJson<'_>) -> Result<Option<(Call, Requirement)>, KeyError> {
+        let Some(call) = Call::read(body)? else {
+            return Ok(None);
+        };
+        let rule = self.calls.iter().find(|(name, _)| name == call.name());
+        Ok(rule.map(|(_, requirement)| (call, *requirement)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn rules() -> JsonRpc {
         JsonRpc::new()
             .with_required(["pay"])
             .with_optional(["message/send"])
+    }
+
+    fn envelope(body: &Value) -> Envelope {
+        let text = body.to_string();
+        let body = RawJson::read(text.as_bytes()).unwrap();
+        rules().envelope(body).unwrap()
     }
 
     fn tool(name: &str) -> Value {
@@ -123,7 +132,7 @@ mod tests {
             (json!({"jsonrpc": "2.0", "id": 1, "result": {}}), None),
             (json!("text"), None),
         ] {
-            let found = match rules().envelope(Some(&body)) {
+            let found = match envelope(&body) {
                 Envelope::Call(call, requirement) => Some((call.name().to_owned(), requirement)),
                 Envelope::Batch => panic!("{body}"),
                 Envelope::Other => None,
@@ -131,14 +140,13 @@ mod tests {
             let found = found.as_ref().map(|(name, rule)| (name.as_str(), *rule));
             assert_eq!(found, expected, "{body}");
         }
-        assert!(matches!(rules().envelope(None), Envelope::Other));
     }
 
     #[test]
     fn a_batch_is_refused_only_with_a_listed_call() {
         let with = json!([tool("list"), tool("pay")]);
-        assert!(matches!(rules().envelope(Some(&with)), Envelope::Batch));
+        assert!(matches!(envelope(&with), Envelope::Batch));
         let without = json!([tool("list")]);
-        assert!(matches!(rules().envelope(Some(&without)), Envelope::Other));
+        assert!(matches!(envelope(&without), Envelope::Other));
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use idem_core::Key;
+use idem_core::json::MemberError;
 use sfv::{BareItem, Item, Parser};
 
 use crate::KeyForm;
@@ -55,6 +56,18 @@ pub enum KeyError {
     /// The member of the body is not a string of printable ASCII characters.
     #[error("the key in the body is not a string of printable ASCII characters")]
     NotText,
+    /// The body that may hold the key is not JSON.
+    #[error("the body is not JSON (RFC 8259), so it cannot be known whether it has a key")]
+    NotJson,
+    /// Readers of the body may differ on which key it has, or on which call it is.
+    #[error("the body is ambiguous: {0}")]
+    Ambiguous(#[from] MemberError),
+    /// The `id` of the JSON-RPC call cannot be repeated in an answer: a number that no double holds,
+    /// or a string that is not Unicode text.
+    #[error(
+        "the id of the call is not a string of Unicode text, or a number in the range of a double"
+    )]
+    CallId,
     /// It is not a UUID.
     #[error("the key is not a UUID")]
     NotAUuid,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use serde_json::Value;
+use idem_core::json::RawJson;
 
 use crate::hook::{FromParts, Hook};
 use crate::pointer::Pointer;
@@ -16,6 +16,20 @@ use crate::{FirstSent, IdempotencyKey, KeyError, KeyForm, KeyedRequest};
 /// The layer finds a header before it reads the body, so requests without a key pass unread. For a
 /// member it reads the body of every request of the route's methods, up to the route's limit, and
 /// passes it on with the request.
+///
+/// The layer finds the member in every document that follows the grammar of JSON (RFC 8259),
+/// whatever stands beside it: see [`RawJson`](idem_core::json::RawJson). It answers 400, and the
+/// handler does not run, when
+///
+/// * the document has the member, or one on the way to it, twice, in whatever spelling;
+/// * an array with elements stands where an object with the member belongs: `serde` reads a struct
+///   from an array, too;
+/// * the member is neither `null` nor a string of printable ASCII characters;
+/// * the body is not JSON, and may hold a key in the eyes of another reader: the key is required,
+///   the calls are JSON-RPC, the media type is JSON, the body has a content coding, or its first
+///   character is `{` or `[`.
+///
+/// Any other body that is not JSON, such as a form or nothing but blanks, has no key.
 #[derive(Debug, Clone)]
 pub struct KeySource {
     place: Place,
@@ -119,22 +133,23 @@ impl KeySource {
         }
     }
 
-    /// Finds the key in the request.
+    /// Finds the key in the request, whose body is this document.
     pub(crate) fn in_request(
         &self,
         request: &KeyedRequest,
+        document: Option<RawJson<'_>>,
         form: KeyForm,
     ) -> Result<Option<Found>, KeyError> {
         let headers = &request.parts().headers;
         let found = match &self.place {
             Place::Header(name) => from_header(headers, name, form)?,
-            Place::Member(pointer) => from_member(request, pointer)?,
+            Place::Member(pointer) => from_member(document, pointer)?,
             Place::Both {
                 header,
                 member,
                 counts,
             } => {
-                let found = from_member(request, member)?;
+                let found = from_member(document, member)?;
                 let is_covered = counts(request.parts());
                 if is_covered && key_of(&found) != key_of(&from_header(headers, header, form)?) {
                     return Err(KeyError::Different);
@@ -184,14 +199,22 @@ fn from_header(
     }))
 }
 
-fn from_member(request: &KeyedRequest, pointer: &Pointer) -> Result<Option<Found>, KeyError> {
-    match request.member(pointer.as_str()) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(Found {
-            sent: text.clone(),
-            key: IdempotencyKey::from_text(text)?,
-            first_sent: None,
-        })),
-        Some(_) => Err(KeyError::NotText),
+fn from_member(
+    document: Option<RawJson<'_>>,
+    pointer: &Pointer,
+) -> Result<Option<Found>, KeyError> {
+    let Some(document) = document else {
+        return Ok(None);
+    };
+    match document.pointer(pointer.as_str())? {
+        Some(key) if !key.is_null() => {
+            let sent = key.as_str().ok_or(KeyError::NotText)?.into_owned();
+            Ok(Some(Found {
+                key: IdempotencyKey::from_text(&sent)?,
+                sent,
+                first_sent: None,
+            }))
+        }
+        _ => Ok(None),
     }
 }

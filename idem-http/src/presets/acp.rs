@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
+use idem_core::json::RawJson;
 use serde_json::{Value, json};
 
 use super::DAY;
@@ -74,7 +75,7 @@ pub fn acp_mcp() -> HttpPolicy {
         .with_key_source(KeySource::member("/params/arguments/meta/idempotency_key"))
         .with_key_space(|request| {
             let id = request.member("/params/arguments/id");
-            vec![id.map(Value::to_string).unwrap_or_default()]
+            vec![id.map(RawJson::canonical).unwrap_or_default()]
         })
         .with_fingerprint(
             FingerprintRecipe::body()

@@ -5,6 +5,7 @@ mod cors;
 #[cfg(feature = "diff")]
 mod differences;
 mod documentation;
+mod documents;
 mod draft;
 mod engine;
 mod faults;

@@ -3,6 +3,7 @@
 mod adcp;
 mod cloud_events;
 mod custom;
+mod documents;
 mod providers;
 mod receiver;
 mod signatures;
