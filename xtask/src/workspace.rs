@@ -34,8 +34,7 @@ fn everything_with(has: impl Fn((&str, &str)) -> bool) -> Result<[String; 3]> {
     Ok(["--workspace".to_owned(), "--features".to_owned(), features])
 }
 
-/// Returns the features of these packages, and of the adapters for their drivers, as an argument of
-/// cargo.
+/// Returns the features of these packages as an argument of cargo.
 pub(crate) fn features_of(packages: &[&str]) -> Result<String> {
     let is_linked = duckdb::is_there();
     let members = members()?.packages;
