@@ -68,7 +68,7 @@ fn edit(object: RawJson<'_>, steps: &[String], value: Option<&[u8]>) -> Option<V
     }
     match (is_found, rest.is_empty(), value) {
         (false, true, Some(value)) => {
-            push(Value::from(step.as_str()).to_string().as_bytes(), value)
+            push(Value::from(step.as_str()).to_string().as_bytes(), value);
         }
         (false, ..) => return None,
         (true, ..) => {}
