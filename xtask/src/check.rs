@@ -13,8 +13,6 @@ pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
 /// The release of cargo-deny.
 const DENY: &str = "0.20.2";
 
-/// The package whose only feature adds a program: without it, Clippy would see the same code again.
-const BENCHES: &str = "idem-benches";
 
 /// What to do.
 #[derive(Debug, Default, clap::Args)]
@@ -175,7 +173,7 @@ fn features(members: &Members<'_>) -> Result<bool> {
     let workspace = workspace::members()?;
     let packages = workspace.packages.iter();
     let mut hold = true;
-    for package in packages.filter(|it| it.name != BENCHES) {
+    for package in packages {
         let (is_published, is_library) = (
             workspace::is_published(package),
             workspace::is_library(package),
