@@ -30,9 +30,9 @@ fn a_member_is_found_whatever_stands_beside_it() {
         b"{\n}",
     ] {
         for text in [
-            [&b"{\"x\" :"[..], &beside[..], b", \"key\"\t: \"k\" }"].concat(),
-            [&b"{\"key\":\"k\",\"\":"[..], &beside[..], b"}\r\n"].concat(),
-            [&b"{\"\\ud83d\":"[..], &beside[..], b",\"k\\u0065y\":\"k\"}"].concat(),
+            [&b"{\"x\" :"[..], beside, b", \"key\"\t: \"k\" }"].concat(),
+            [&b"{\"key\":\"k\",\"\":"[..], beside, b"}\r\n"].concat(),
+            [&b"{\"\\ud83d\":"[..], beside, b",\"k\\u0065y\":\"k\"}"].concat(),
         ] {
             assert_eq!(at(&text, "/key"), Some(&b"\"k\""[..]));
             assert_eq!(at(&text, "/key/x"), None);

@@ -398,24 +398,24 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    fn servers(options: TestOptions) -> Vec<String> {
-        Selection::of(&options).unwrap().servers()
+    fn servers(options: &TestOptions) -> Vec<String> {
+        Selection::of(options).unwrap().servers()
     }
 
     #[test]
     fn only_servers_that_a_row_needs_are_started() {
         let plain = ["mariadb", "postgres", "redis"];
-        assert_eq!(servers(TestOptions::default()), plain);
+        assert_eq!(servers(&TestOptions::default()), plain);
         let with = |backend: &str, only| TestOptions {
             backend: vec![backend.to_owned()],
             only,
             ..TestOptions::default()
         };
         assert_eq!(
-            servers(with("mysql", false)),
+            servers(&with("mysql", false)),
             ["galera", "mariadb", "mysql", "postgres", "redis"]
         );
-        assert_eq!(servers(with("mongo", true)), ["mongo"]);
+        assert_eq!(servers(&with("mongo", true)), ["mongo"]);
         assert!(Selection::of(&with("oracle", true)).is_err());
     }
 
