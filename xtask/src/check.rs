@@ -13,7 +13,6 @@ pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
 /// The release of cargo-deny.
 const DENY: &str = "0.20.2";
 
-
 /// What to do.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct CheckOptions {
