@@ -8,13 +8,11 @@ use testcontainers::bollard::Docker;
 use testcontainers::bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use testcontainers::bollard::models::{HostConfig, PortBinding};
 use testcontainers::bollard::query_parameters::ListContainersOptionsBuilder;
-use testcontainers::core::client::{ClientError, docker_client_instance};
+use testcontainers::core::client::docker_client_instance;
 use testcontainers::core::logs::LogFrame;
 use testcontainers::core::{CmdWaitFor, ExecCommand, IntoContainerPort};
 use testcontainers::runners::AsyncRunner;
-use testcontainers::{
-    ContainerAsync, ContainerRequest, GenericImage, ImageExt, ReuseDirective, TestcontainersError,
-};
+use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt, ReuseDirective};
 use tokio::sync::oneshot;
 
 use crate::images::Image;
@@ -145,9 +143,8 @@ struct Running {
 
 impl Running {
     async fn start(image: &'static Image) -> Result<Self> {
-        let docker = docker_client_instance().await?;
-        let engine = docker.info().await;
-        let engine = engine.map_err(|error| Error::from(ClientError::Init(error)))?;
+        let docker = docker_client_instance().await.map_err(Error::no_engine)?;
+        let engine = docker.info().await.map_err(Error::no_engine)?;
         let is_here = is_here(&engine.name.unwrap_or_default());
         let log = Log::default();
         let request = request(image, is_here, &log);
@@ -159,7 +156,7 @@ impl Running {
             false => (own, ReuseDirective::Never),
         };
         let request = request.with_label(HOLDER, holder).with_reuse(reuse);
-        let container = request.start().await?;
+        let container = request.start().await.map_err(Error::failed)?;
         let ready = async {
             let guard = match is_shared {
                 true => None,
@@ -170,9 +167,13 @@ impl Running {
             let version = version.await.map_err(late)??;
             let host = match is_here {
                 true => "127.0.0.1".to_owned(),
-                false => container.get_host().await?.to_string(),
+                false => {
+                    let host = container.get_host().await;
+                    host.map_err(Error::failed)?.to_string()
+                }
             };
-            let port = container.get_host_port_ipv4(image.port).await?;
+            let port = container.get_host_port_ipv4(image.port).await;
+            let port = port.map_err(Error::failed)?;
             let url = image.url.replace("{address}", &format!("{host}:{port}"));
             Result::Ok((guard, (url, version)))
         };
@@ -245,13 +246,10 @@ async fn guard(docker: &Docker, id: &str) -> Result<StartExecResults> {
         cmd: Some(vec!["sh", "-c", GUARD]),
         ..Default::default()
     };
-    let failed = |error| TestcontainersError::from(ClientError::InitExec(error));
-    let guard = docker.create_exec(id, options).await.map_err(failed)?;
-    let options = None::<StartExecOptions>;
-    Ok(docker
-        .start_exec(&guard.id, options)
-        .await
-        .map_err(failed)?)
+    let guard = docker.create_exec(id, options).await;
+    let guard = guard.map_err(Error::failed)?;
+    let started = docker.start_exec(&guard.id, None::<StartExecOptions>).await;
+    started.map_err(Error::failed)
 }
 
 /// Waits until the server answers, and returns its version.
@@ -263,7 +261,7 @@ async fn version(
         let command = ExecCommand::new(["sh", "-c", image.question]);
         let command = command.with_cmd_ready_condition(CmdWaitFor::exit_code(0));
         if let Ok(mut answer) = container.exec(command).await {
-            let printed = answer.stdout_to_vec().await?;
+            let printed = answer.stdout_to_vec().await.map_err(Error::failed)?;
             let printed = String::from_utf8_lossy(&printed);
             return Ok(printed.split_whitespace().next().map(Into::into));
         }
@@ -292,8 +290,7 @@ async fn is_held(docker: &Docker, image: &Image, holder: &str) -> Result<bool> {
     let filters = HashMap::from([("label", labels)]);
     let options = ListContainersOptionsBuilder::new().filters(&filters);
     let found = docker.list_containers(Some(options.build())).await;
-    let failed = |error| TestcontainersError::from(ClientError::ListContainers(error));
-    Ok(!found.map_err(failed)?.is_empty())
+    Ok(!found.map_err(Error::failed)?.is_empty())
 }
 
 /// The last lines of a server's log: when it ends, the engine removes its log with the container.

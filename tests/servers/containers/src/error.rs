@@ -1,5 +1,4 @@
-use testcontainers::TestcontainersError;
-use testcontainers::core::error::ClientError;
+use std::fmt::Display;
 
 /// The result of every fallible function here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -23,15 +22,21 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn missing(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Missing, message.into())
+    pub(crate) fn missing(message: impl Display) -> Self {
+        Self::new(ErrorKind::Missing, &message)
     }
 
-    pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Failed, message.into())
+    pub(crate) fn failed(message: impl Display) -> Self {
+        Self::new(ErrorKind::Failed, &message)
     }
 
-    fn new(kind: ErrorKind, message: String) -> Self {
+    /// No engine answers.
+    pub(crate) fn no_engine(reason: impl Display) -> Self {
+        Self::missing(format!("no container engine: {reason}"))
+    }
+
+    fn new(kind: ErrorKind, message: &dyn Display) -> Self {
+        let message = message.to_string();
         Self { kind, message }
     }
 
@@ -43,17 +48,5 @@ impl Error {
     /// Returns what a caller may do about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind
-    }
-}
-
-impl From<TestcontainersError> for Error {
-    fn from(error: TestcontainersError) -> Self {
-        Self::failed(error.to_string())
-    }
-}
-
-impl From<ClientError> for Error {
-    fn from(error: ClientError) -> Self {
-        Self::missing(format!("no container engine: {error}"))
     }
 }
