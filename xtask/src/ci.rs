@@ -131,7 +131,7 @@ pub(crate) fn release(options: &ReleaseOptions) -> Result<bool> {
     for (suite, code) in &suites {
         let done = target.join("done.txt");
         std::fs::write(&done, ledger.done(code))?;
-        // Beside the first suite, all other tests run.
+        // Before the first suite, all other tests run.
         let others = std::mem::take(&mut lacking);
         let ran = session.run(
             |program| program.name() == *suite || others.contains(&program.name()),

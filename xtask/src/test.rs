@@ -262,60 +262,45 @@ impl Session {
         &self.programs
     }
 
-    /// Runs the chosen programs: one suite after another, and beside them the other programs.
-    /// `adapt` changes the command of a suite.
+    /// Runs the chosen programs one after another, the suites last: each keeps all cores busy, and
+    /// more at a time would make tests late that wait for a server. `adapt` changes a command.
     pub(crate) fn run(
         &mut self,
         is_chosen: impl Fn(&Program) -> bool,
-        adapt: impl Fn(&Program, &mut Command) + Sync,
+        adapt: impl Fn(&Program, &mut Command),
     ) -> Result<Outcome> {
         let mut chosen: Vec<_> = self.programs.iter().filter(|it| is_chosen(it)).collect();
-        chosen.sort_by_key(|program| std::cmp::Reverse(self.times.of(&program.name())));
-        let (suites, others): (Vec<_>, Vec<_>) =
-            chosen.into_iter().partition(|program| program.is_suite());
+        chosen.sort_by_key(|program| {
+            let took = self.times.of(&program.name());
+            (program.is_suite(), std::cmp::Reverse(took))
+        });
         let mut outcome = Outcome::default();
         let mut times = Vec::new();
-        std::thread::scope(|scope| -> Result {
-            let beside = scope.spawn(|| {
-                let run = |program: &Program| {
-                    let started = Instant::now();
-                    let mut command = program.command();
-                    command.arg(THREADS).envs(self.environment(program));
-                    adapt(program, &mut command);
-                    let counts = programs::counted(&program.name(), &mut command, &self.logs);
-                    let counts = counts.map_err(|error| error.to_string())?;
-                    Ok((program.name(), counts, started.elapsed()))
-                };
-                others
-                    .into_iter()
-                    .map(run)
-                    .collect::<std::result::Result<Vec<_>, String>>()
-            });
-            for suite in suites {
-                let mut command = suite.command();
-                command.envs(self.environment(suite)).args(&self.filter);
+        for program in chosen {
+            let mut command = program.command();
+            command.envs(self.environment(program));
+            let started = Instant::now();
+            if program.is_suite() {
+                command.args(&self.filter);
                 if !self.backends.is_empty() {
                     command.env("IDEM_BACKENDS", self.backends.join(","));
                 }
-                adapt(suite, &mut command);
-                let started = Instant::now();
-                let reports = suites::run(suite, &mut command, &self.logs)?;
-                times.push((suite.name(), started.elapsed()));
+                adapt(program, &mut command);
+                let reports = suites::run(program, &mut command, &self.logs)?;
                 outcome.reports.extend(reports);
+            } else {
+                command.arg(THREADS);
+                adapt(program, &mut command);
+                let counts = programs::counted(&program.name(), &mut command, &self.logs)?;
+                outcome.note(&program.name(), counts);
             }
-            let ran = beside.join().map_err(|_| "a lane of tests panicked")??;
-            for (name, counts, took) in ran {
-                outcome.note(&name, counts);
-                times.push((name, took));
-            }
-            Ok(())
-        })?;
+            times.push((program.name(), started.elapsed()));
+        }
         for (name, took) in times {
             self.times.note(&name, took);
         }
-        outcome
-            .failed
-            .extend(outcome.reports.iter().flat_map(Report::failures));
+        let failures = outcome.reports.iter().flat_map(Report::failures);
+        outcome.failed.extend(failures.collect::<Vec<_>>());
         Ok(outcome)
     }
 

