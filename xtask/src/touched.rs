@@ -109,7 +109,7 @@ fn changed(files: &[String], workspace: &Metadata) -> BTreeSet<String> {
 
 /// Returns the members that are, or whose tests are built from, one of these.
 fn dependants(changed: &BTreeSet<String>, workspace: &Metadata) -> BTreeSet<String> {
-    let names = workspace.packages.iter().map(|package| &*package.name);
+    let names = workspace.packages.iter().map(|package| package.name.as_str());
     let affected = names.filter(|name| !built_from(name, workspace).is_disjoint(changed));
     affected.map(str::to_owned).collect()
 }
