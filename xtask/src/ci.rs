@@ -70,7 +70,7 @@ pub(crate) fn run() -> Result<bool> {
         return Ok(false);
     }
     let members = Members {
-        changed: &touched.changed,
+        changed: &touched.sources,
         draw: Some(draw),
     };
     let mut holds = check::rest(&members)?;

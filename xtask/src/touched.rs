@@ -26,6 +26,8 @@ pub(crate) struct Touched {
     pub(crate) base: String,
     /// The members with a changed file.
     pub(crate) changed: BTreeSet<String>,
+    /// The members with a changed source or manifest.
+    pub(crate) sources: BTreeSet<String>,
     /// These, and the members that depend on one of them.
     pub(crate) affected: BTreeSet<String>,
     files: Vec<String>,
@@ -44,6 +46,9 @@ impl Touched {
         let files: Vec<_> = output(&mut diff)?.lines().map(str::to_owned).collect();
         let workspace = workspace::members()?;
         let changed = changed(&files, &workspace);
+        let is_source = |file: &&String| file.contains("src/") || file.ends_with("Cargo.toml");
+        let sources: Vec<_> = files.iter().filter(is_source).cloned().collect();
+        let sources = self::changed(&sources, &workspace);
         let is_common = files.iter().any(|file| COMMON.contains(&file.as_str()));
         let affected = match is_common {
             true => workspace
@@ -56,6 +61,7 @@ impl Touched {
         Ok(Self {
             base,
             changed,
+            sources,
             affected,
             files,
         })
@@ -109,7 +115,10 @@ fn changed(files: &[String], workspace: &Metadata) -> BTreeSet<String> {
 
 /// Returns the members that are, or whose tests are built from, one of these.
 fn dependants(changed: &BTreeSet<String>, workspace: &Metadata) -> BTreeSet<String> {
-    let names = workspace.packages.iter().map(|package| package.name.as_str());
+    let names = workspace
+        .packages
+        .iter()
+        .map(|package| package.name.as_str());
     let affected = names.filter(|name| !built_from(name, workspace).is_disjoint(changed));
     affected.map(str::to_owned).collect()
 }
