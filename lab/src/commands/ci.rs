@@ -25,8 +25,14 @@ pub struct CiArguments {
     seed: Option<u64>,
 }
 
+/// Returns the exit status of a cell whose fault was too weak, or did not take place.
+fn not_proven() -> ExitCode {
+    ExitCode::from(2)
+}
+
 /// Judges the kept histories, sees that the patches apply and that the report is up to date, and
-/// runs a drawn model and a drawn cell. Returns the worst exit status.
+/// runs a drawn model and a drawn cell. Returns the worst exit status, except that a cell may be not
+/// proven.
 ///
 /// # Errors
 ///
@@ -45,7 +51,12 @@ pub fn run(arguments: &CiArguments, runtime: &Runtime) -> Result<ExitCode, BoxEr
     let model = ("model", explore(&Model::named(model))?);
     provide(&cell);
     let cell = CellArguments::of(cell, seed);
-    let cell = ("cell", runtime.block_on(cell::run(&cell))?);
+    let mut cell = ("cell", runtime.block_on(cell::run(&cell))?);
+    if cell.1 == not_proven() {
+        // A fault that did not take place here says nothing about the landing.
+        println!("cell: not proven on this machine, which is no failure; a campaign runs it again");
+        cell.1 = ExitCode::SUCCESS;
+    }
     Ok(worst(&[fixtures, patches, ("report", report), model, cell]))
 }
 
