@@ -223,7 +223,7 @@ fn found() -> Outcome {
 fn refused(host: &str, image: &str) -> Outcome<[String; 2]> {
     let printed = |role| {
         let output = prepared(&mut holder(role)?, host, image).output()?;
-        assert!(!output.status.success());
+        assert!(!output.status.success(), "{role}: {output:?}");
         Outcome::Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     Ok([printed(BY_LIBRARY)?, printed(BY_FINDER)?])
