@@ -261,14 +261,16 @@ async fn version(
         let command = ExecCommand::new(["sh", "-c", image.question]);
         let command = command.with_cmd_ready_condition(CmdWaitFor::exit_code(0));
         let answer = container.exec(command).await;
-        // A question that ended with its container may count as answered.
         if !container.is_running().await.unwrap_or(false) {
             return Err(Error::failed("the server ended while it started"));
         }
         if let Ok(mut answer) = answer {
             let printed = answer.stdout_to_vec().await.map_err(Error::failed)?;
-            let printed = String::from_utf8_lossy(&printed);
-            return Ok(printed.split_whitespace().next().map(Into::into));
+            // While a question is being asked, podman says that it ended with 0.
+            if answer.exit_code().await.map_err(Error::failed)? == Some(0) {
+                let printed = String::from_utf8_lossy(&printed);
+                return Ok(printed.split_whitespace().next().map(Into::into));
+            }
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
