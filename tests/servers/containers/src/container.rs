@@ -142,6 +142,7 @@ struct Running {
 }
 
 impl Running {
+    #[expect(clippy::future_not_send, reason = "one thread runs it, see `hold`")]
     async fn start(image: &'static Image) -> Result<Self> {
         let docker = docker_client_instance().await.map_err(Error::no_engine)?;
         let engine = docker.info().await.map_err(Error::no_engine)?;
@@ -253,6 +254,7 @@ async fn guard(docker: &Docker, id: &str) -> Result<StartExecResults> {
 }
 
 /// Waits until the server answers, and returns its version.
+#[expect(clippy::future_not_send, reason = "one thread runs it, see `hold`")]
 async fn version(
     container: &ContainerAsync<GenericImage>,
     image: &Image,
