@@ -179,6 +179,10 @@ impl Running {
             Result::Ok((guard, (url, version)))
         };
         let ready = ready.await;
+        if ready.is_err() {
+            // The last lines of its log come a moment after its end.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
         let (guard, answer) = ready.map_err(|error: Error| error.with(&log.tail()))?;
         Ok(Self {
             container,
