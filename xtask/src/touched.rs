@@ -133,7 +133,12 @@ fn built_from(package: &str, workspace: &Metadata) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let all = find(package).map(|package| package.features.keys().cloned().collect());
     let mut left: Vec<(String, Vec<String>)> = vec![(package.to_owned(), all.unwrap_or_default())];
+    // The tests of a member may need one that is built from it.
+    let mut seen = BTreeSet::new();
     while let Some((name, features)) = left.pop() {
+        if !seen.insert((name.clone(), features.clone())) {
+            continue;
+        }
         let Some(member) = find(&name) else {
             continue;
         };
