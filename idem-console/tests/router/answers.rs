@@ -121,6 +121,8 @@ async fn logs_have_neither_keys_nor_payloads_nor_the_token() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
+    // With one subscriber alone, a line that another test reaches first stays off for all.
+    let _other = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let _guard = tracing::subscriber::set_default(subscriber);
     let (store, held) = with_record().await;
     let options = token().with_changes().with_shown_results();

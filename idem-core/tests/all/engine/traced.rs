@@ -74,6 +74,8 @@ fn secret() -> Key {
 fn shown(observer: TracingObserver, act: impl AsyncFnOnce(&Scripted, &Idempotency)) -> Lines {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::registry().with(lines.clone());
+    // With one subscriber alone, a line that another test reaches first stays off for all.
+    let _other = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     tracing::subscriber::with_default(subscriber, || {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_time().start_paused(true).build();
