@@ -23,7 +23,7 @@ pub(crate) async fn replay<B: HttpBody<Data = Bytes>>(
 ) -> Response<Body<B>> {
     let policy = &guard.policy;
     if guard.is_expired(sealed_at, guard.engine.retention()) {
-        return guard::expired().into_response(policy, request.as_ref());
+        return guard::expired(policy).into_response(policy, request.as_ref());
     }
     let problem = if seal::is_marker(&stored) {
         not_stored()
@@ -87,7 +87,7 @@ pub(crate) fn failed<B: HttpBody<Data = Bytes>>(
 ) -> Response<Body<B>> {
     let policy = &guard.policy;
     if guard.is_expired(failed.sealed_at, guard.engine.failure_retention()) {
-        return guard::expired().into_response(policy, request);
+        return guard::expired(policy).into_response(policy, request);
     }
     let problem = match failed.failure.code() {
         Failure::NOT_STORED => not_stored(),

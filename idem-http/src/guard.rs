@@ -110,7 +110,7 @@ impl Guard {
         if let (Some(first_sent), Some(sent)) = (policy.source.first_sent(), found.first_sent)
             && first_sent.is_over(sent, SystemTime::now(), replayed_for)
         {
-            return Err(expired().with_status(StatusCode::PRECONDITION_FAILED));
+            return Err(expired(policy));
         }
         let idempotency = with_retention(&layer.idempotency, policy, &key);
         let engine = idempotency.policy_for(&key);
@@ -129,7 +129,7 @@ impl Guard {
 
     /// Returns whether a record of this age, which is kept for so long, is no longer replayed.
     pub(crate) fn is_expired(&self, sealed_at: Timestamp, kept: Duration) -> bool {
-        let tombstone = self.policy.tombstone;
+        let tombstone = self.policy.kept_longer();
         let sealed_at = u64::try_from(sealed_at.as_micros()).unwrap_or_default();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let age = now
@@ -190,15 +190,19 @@ pub(crate) fn replayed_for(idempotency: &Idempotency, policy: &HttpPolicy, key: 
 /// Returns the engine with the retention of the route and its tombstones.
 fn with_retention(idempotency: &Idempotency, policy: &HttpPolicy, key: &Key) -> Idempotency {
     let idempotency = idempotency.clone();
-    if policy.retention.is_none() && policy.tombstone.is_zero() {
+    if policy.retention.is_none() && policy.kept_longer().is_zero() {
         return idempotency;
     }
     let engine = Policy::clone(&idempotency.policy_for(key));
     let retention = |of_engine: Duration| {
         let replayed = policy.retention.unwrap_or(of_engine);
-        replayed.saturating_add(policy.tombstone)
+        replayed.saturating_add(policy.kept_longer())
     };
-    let (result, failure) = (engine.retention(), engine.failure_retention());
+    let (result, mut failure) = (engine.retention(), engine.failure_retention());
+    if policy.source.first_sent().is_some() {
+        // A time within the window must meet the failure, too.
+        failure = failure.max(result);
+    }
     let engine = engine
         .with_retention(retention(result))
         .with_failure_retention(retention(failure));
@@ -230,12 +234,16 @@ fn unsupported() -> Problem {
     )
 }
 
-pub(crate) fn expired() -> Problem {
-    Problem::new(
+pub(crate) fn expired(policy: &HttpPolicy) -> Problem {
+    let problem = Problem::new(
         ProblemType::KeyExpired,
         "The answer for this key is no longer kept, and the request may have been handled. Find out what became of \
          it before sending it with another key.",
-    )
+    );
+    match policy.source.first_sent() {
+        Some(_) => problem.with_status(StatusCode::PRECONDITION_FAILED),
+        None => problem,
+    }
 }
 
 fn unscoped(error: ScopeError) -> Problem {

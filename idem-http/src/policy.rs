@@ -374,6 +374,12 @@ impl HttpPolicy {
             && self.methods.as_ref().is_none_or(is_chosen)
     }
 
+    /// Returns how long the store keeps a record after its answer is no longer replayed.
+    pub(crate) fn kept_longer(&self) -> Duration {
+        let first_sent = self.source.first_sent().map(|_| crate::FirstSent::KEPT);
+        self.tombstone.max(first_sent.unwrap_or_default())
+    }
+
     pub(crate) fn operation<'a>(&'a self, request: &'a KeyedRequest) -> Cow<'a, str> {
         match &self.operation {
             Operation::Named(name) => name.into(),

@@ -13,8 +13,12 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 /// repeats unchanged: `Repeatability-First-Sent` of OASIS.
 ///
 /// A request that was first sent before the window is refused with `412`: its answer may be
-/// forgotten, and to handle it could be to handle it twice. A time more than 5 minutes ahead is
-/// refused as malformed. Both by this process's clock.
+/// forgotten, and to handle it could be to handle it twice. So is a request whose answer is older
+/// than the retention, whatever time it names. A time more than 5 minutes ahead is refused as
+/// malformed. All by this process's clock.
+///
+/// The store keeps records 10 minutes longer than the retention, so that a client whose clock is
+/// ahead does not outlive its record. Failures stay as long as answers at least.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstSent {
     pub(crate) header: HeaderName,
@@ -22,6 +26,12 @@ pub struct FirstSent {
 }
 
 impl FirstSent {
+    /// How long a record outlives the replays of its answer. Until a request is refused for its
+    /// time, the record must be there, or the request is handled again. Half of this time is for
+    /// clients whose clock is ahead; the other half is for servers whose clocks differ, and for
+    /// requests that are on their way.
+    pub(crate) const KEPT: Duration = AHEAD.saturating_mul(2);
+
     /// Requires this header with each key. The window is the route's retention.
     #[must_use]
     pub fn header(header: HeaderName) -> Self {

@@ -9,6 +9,7 @@ mod documents;
 mod draft;
 mod engine;
 mod faults;
+mod first_sent;
 mod grpc;
 mod json_rpc;
 mod keys;
