@@ -8,7 +8,9 @@ use idem_core::{ClaimOutcome, ClaimRequest, Conflict, Fingerprint, Key, Record, 
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::differences;
 use crate::guard::Guard;
+use crate::refusal::Differences;
 use crate::{HttpPolicy, media};
 
 /// The longest time that keeping or finding a request may delay its response.
@@ -18,8 +20,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 ///
 /// The layer keeps the JSON body of each handled request for as long as its response, in a separate
 /// record under a key derived from the request's. A conflict then carries `differences`: a JSON
-/// Patch (RFC 6902) from the first body to this one. Bodies that are not JSON, or over the limit,
-/// are not kept. Keeping and finding them never fails a request; if it does not work, the conflict
+/// Patch (RFC 6902) from the first body to this one. Where that would have more than 100 operations
+/// or 16 KiB, the detail says in how many places the two differ. Bodies that are not JSON, or over
+/// the limit, are not kept. Keeping and finding them never fails a request; if it does not work, the conflict
 /// has no `differences`.
 ///
 /// ```
@@ -125,8 +128,8 @@ async fn keep(guard: &Guard, fingerprint: Fingerprint) -> Result<()> {
     }
 }
 
-/// Returns a JSON Patch from the first request to this one, if both were kept.
-pub(crate) async fn differences(guard: &Guard, conflict: &Conflict) -> Option<Value> {
+/// Returns how this request differs from the first one, if both were kept.
+pub(crate) async fn differences(guard: &Guard, conflict: &Conflict) -> Option<Differences> {
     let this = guard.document.as_ref()?;
     let kept = guard.policy.kept_requests.as_ref()?;
     let key = side_key(&guard.key, &conflict.info.fingerprint);
@@ -134,8 +137,12 @@ pub(crate) async fn differences(guard: &Guard, conflict: &Conflict) -> Option<Va
     let Ok(Ok(Some(Record::Completed(record)))) = found else {
         return None;
     };
+    // The limit may have been higher when the first one was kept.
+    if record.response.body().len() > kept.max_bytes {
+        return None;
+    }
     let first = kept.masked(record.response.from_json().ok()?);
-    serde_json::to_value(json_patch::diff(&first, this)).ok()
+    Some(differences::between(&first, this))
 }
 
 /// Returns the key under which a request with this fingerprint is kept. After a release, another

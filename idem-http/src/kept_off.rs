@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::HttpPolicy;
 use crate::guard::Guard;
+use crate::refusal::Differences;
 
 pub(crate) fn document(_: &HttpPolicy, _: &HeaderMap, _: &[u8]) -> Option<Value> {
     None
@@ -17,6 +18,6 @@ pub(crate) fn beside<F: Future>(handling: F, _: &Guard, _: Fingerprint) -> F {
     handling
 }
 
-pub(crate) fn differences(_: &Guard, _: &Conflict) -> Ready<Option<Value>> {
+pub(crate) fn differences(_: &Guard, _: &Conflict) -> Ready<Option<Differences>> {
     ready(None)
 }

@@ -5,6 +5,8 @@ mod answer;
 mod body;
 mod buffer;
 mod choices;
+#[cfg(feature = "diff")]
+mod differences;
 mod exchange;
 mod fingerprint;
 mod future;

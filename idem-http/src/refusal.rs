@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 
 use crate::{Body, HttpPolicy, KeyedRequest, ProblemType};
 
+/// How a request differs from the first one: a JSON Patch (RFC 6902), or in how many places, where
+/// a patch would be over the limits.
+pub(crate) type Differences = Result<Value, usize>;
+
 /// Why a request is refused, before the request is known.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -21,7 +25,7 @@ pub(crate) struct Problem {
     detail: String,
     retry_after: Option<u64>,
     challenge: Option<HeaderValue>,
-    differences: Option<Value>,
+    differences: Option<Differences>,
 }
 
 impl Problem {
@@ -50,8 +54,12 @@ impl Problem {
         self
     }
 
-    pub(crate) fn with_differences(mut self, patch: Option<Value>) -> Self {
-        self.differences = patch;
+    pub(crate) fn with_differences(mut self, differences: Option<Differences>) -> Self {
+        if let Some(Err(places)) = &differences {
+            let more = format!(" It differs from the first request in {places} places.");
+            self.detail.push_str(&more);
+        }
+        self.differences = differences;
         self
     }
 
@@ -147,7 +155,7 @@ impl Refusal<'_> {
     /// policy keeps requests.
     #[must_use]
     pub fn differences(&self) -> Option<&Value> {
-        self.problem.differences.as_ref()
+        self.problem.differences.as_ref()?.as_ref().ok()
     }
 
     /// Creates a response of this media type and body, with the refusal's status, `Retry-After`,
@@ -209,7 +217,7 @@ impl Refusal<'_> {
         ];
         let documentation = self.policy.documentation.as_ref();
         let optional = [
-            ("differences", problem.differences.clone()),
+            ("differences", self.differences().cloned()),
             ("retryAfter", problem.retry_after.map(Value::from)),
             (
                 "documentation",

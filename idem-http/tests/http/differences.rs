@@ -69,6 +69,53 @@ async fn secrets_do_not_reach_the_store() {
 }
 
 #[tokio::test]
+async fn more_differences_than_a_patch_may_have_are_counted() {
+    let name = "n".repeat(2_000);
+    let documents = |number: usize, count: usize| {
+        let values = vec![number.to_string(); count].join(",");
+        format!(r#"{{"{name}":[{values}]}}"#)
+    };
+    for (count, is_patch) in [(1, true), (8, true), (9, false), (1_000, false)] {
+        let app = App::counting(layer(keeping()));
+        let send = |number| {
+            let mut request = post("a", "");
+            *request.body_mut() = documents(number, count).into();
+            app.send(request)
+        };
+        send(1).await;
+        let refused = send(2).await;
+        let problem = refused.problem(ProblemType::KeyReused);
+        assert_eq!(problem.get("differences").is_some(), is_patch, "{count}");
+        let places = format!("in {count} places.");
+        let detail = problem["detail"].as_str().unwrap();
+        assert_eq!(detail.ends_with(&places), !is_patch, "{detail}");
+        assert!(refused.body.len() < 20_000, "{}", refused.body.len());
+    }
+}
+
+#[tokio::test]
+async fn a_patch_leads_from_the_first_request_to_this_one() {
+    let kept = HttpPolicy::ietf().with_kept_requests(KeptRequests::new());
+    for (first, other) in [
+        ("[1,2,3,4]", "[1,5]"),
+        ("[1]", r#"[1,{"a/b":1},[2]]"#),
+        (
+            r#"{"a/b":1,"m~n":{"x":[]}}"#,
+            r#"{"a/b":2,"m~n":{"x":{}},"":0}"#,
+        ),
+        ("1", "[]"),
+    ] {
+        let app = App::counting(layer(kept.clone()));
+        let problem = conflict(&app, first, other).await;
+        let patch = problem["differences"].clone();
+        let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+        let mut document: Value = serde_json::from_str(first).unwrap();
+        json_patch::patch(&mut document, &patch).unwrap();
+        assert_eq!(document, serde_json::from_str::<Value>(other).unwrap());
+    }
+}
+
+#[tokio::test]
 async fn requests_are_not_kept_unless_configured() {
     let problem = conflict(&App::counting(layer(HttpPolicy::ietf())), FIRST, OTHER).await;
     assert_eq!(problem.get("differences"), None);
