@@ -50,6 +50,14 @@ impl Statuses {
         left
     }
 
+    /// Removes the client errors after which a retry may succeed: `401`, `407`, `408`, `421`, `423`,
+    /// `425` and `429`. Most of them come from a layer in front of the work, which has not begun.
+    #[must_use]
+    pub fn without_transient(self) -> Self {
+        let transient = [401, 407, 408, 421, 423, 425, 429].into_iter();
+        transient.fold(self, |left, status| left.without(status..=status))
+    }
+
     /// Returns whether the set contains the status.
     #[must_use]
     pub fn contains(&self, status: StatusCode) -> bool {
@@ -57,10 +65,10 @@ impl Statuses {
     }
 }
 
-/// Returns 2xx to 4xx, except `429`: a retry after `429` or a 5xx may succeed.
+/// Returns 2xx to 4xx, [except those](Statuses::without_transient) after which a retry may succeed.
 impl Default for Statuses {
     fn default() -> Self {
-        Self::none().with(200..=499).without(429..=429)
+        Self::none().with(200..=499).without_transient()
     }
 }
 
@@ -79,12 +87,12 @@ mod tests {
     }
 
     #[test]
-    fn the_default_keeps_2xx_to_4xx_except_429() {
+    fn the_default_keeps_2xx_to_final_4xx() {
         let statuses = Statuses::default();
-        for kept in [200, 201, 204, 303, 400, 404, 409, 428, 430, 499] {
+        for kept in [200, 201, 204, 303, 400, 402, 403, 404, 409, 422, 428, 499] {
             assert!(has(&statuses, kept), "{kept}");
         }
-        for released in [100, 101, 429, 500, 503, 599] {
+        for released in [100, 101, 401, 407, 408, 421, 423, 425, 429, 500, 503, 599] {
             assert!(!has(&statuses, released), "{released}");
         }
     }

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
 
 use actix_web::body::{BoxBody, to_bytes};
 use actix_web::dev::Service;
@@ -321,6 +321,13 @@ pub(crate) fn request(
 pub(crate) fn without(mut request: Request<Full<Bytes>>, name: &str) -> Request<Full<Bytes>> {
     request.headers_mut().remove(name);
     request
+}
+
+/// Adds the headers of OASIS and Azure, with this id.
+pub(crate) fn repeatable(request: Request<Full<Bytes>>, id: &str) -> Request<Full<Bytes>> {
+    static SENT: LazyLock<String> = LazyLock::new(|| httpdate::fmt_http_date(SystemTime::now()));
+    let request = with(request, "repeatability-request-id", id);
+    with(request, "repeatability-first-sent", &SENT)
 }
 
 /// Sets this header.

@@ -166,7 +166,12 @@ fn has(headers: &HeaderMap, name: &HeaderName, value: &str) -> bool {
 fn by_status(status: StatusCode, has_retry_after: bool) -> Verdict {
     let may_retry = match status {
         StatusCode::CONFLICT => has_retry_after,
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => true,
+        // Not 401 and 407: they stay until the caller sends other credentials with the same intent.
+        StatusCode::REQUEST_TIMEOUT
+        | StatusCode::MISDIRECTED_REQUEST
+        | StatusCode::LOCKED
+        | StatusCode::TOO_EARLY
+        | StatusCode::TOO_MANY_REQUESTS => true,
         // No later try is implemented, either.
         StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => false,
         status => status.is_server_error(),
@@ -237,7 +242,10 @@ mod tests {
             (409, &[("retry-after", "soon")][..], false),
             (410, &[], false),
             (412, &[], false),
+            (407, &[], false),
+            (421, &[], true),
             (422, &[("retry-after", "1")][..], false),
+            (423, &[], true),
             (425, &[], true),
             (429, &[], true),
             (500, &[], true),

@@ -21,7 +21,7 @@ use crate::{
 ///
 /// Source: [`rfc.agentic_checkout.md`](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol/blob/main/rfcs/rfc.agentic_checkout.md),
 /// sections 3.1 and 6, `rfc.delegate_payment.md`, section 5. Where the text is silent: a malformed
-/// key is `400` with the code `invalid`; a `429` is not stored.
+/// key is `400` with the code `invalid`; `429` and the like are not stored.
 ///
 #[doc = include_str!("acp.md")]
 #[must_use]

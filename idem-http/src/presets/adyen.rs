@@ -11,8 +11,8 @@ const TRANSIENT: HeaderName = HeaderName::from_static("transient-error");
 /// Behaves in the manner of Adyen. **Draft**: some of its rules are second-hand.
 ///
 /// `POST` may carry a key of at most 64 characters. All answers are stored, errors too, unless the
-/// handler sets the header `transient-error: true`, or answers `429`. Every answer repeats the key.
-/// A request in flight gets `409` with the code `704`. Answers are replayed for 7 days.
+/// handler sets the header `transient-error: true`, or answers with a [client error that may
+/// pass](crate::Statuses::without_transient). Every answer repeats the key. A request in flight gets `409` with the code `704`. Answers are replayed for 7 days.
 ///
 /// Source: [docs.adyen.com/development-resources/api-idempotency](https://docs.adyen.com/development-resources/api-idempotency).
 ///
@@ -22,7 +22,7 @@ pub fn adyen() -> HttpPolicy {
     HttpPolicy::ietf()
         .with_methods([Method::POST])
         .with_key_format(KeyFormat::any().with_length(1..=64))
-        .with_kept_statuses(Statuses::all().without(429..=429))
+        .with_kept_statuses(Statuses::all().without_transient())
         .with_kept_if(|answer| {
             let transient = answer.headers().get(&TRANSIENT);
             transient.map(HeaderValue::as_bytes) != Some(b"true")

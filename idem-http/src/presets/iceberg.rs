@@ -7,7 +7,8 @@ use crate::{HttpPolicy, KeyFormat, Markers, ProblemType, Statuses};
 /// Follows the REST catalog of Apache Iceberg 1.11.
 ///
 /// The key is optional, a UUID of version 7. `2xx` and final `4xx` are stored, `409` among them;
-/// `401`, `403`, `419`, `429` and `5xx` are not. Replays have no marker. Errors have the form
+/// `403`, `419`, `5xx` and [client errors that may pass](crate::Statuses::without_transient), such as
+/// `401`, are not. Replays have no marker. Errors have the form
 /// `{"error":{"message","type","code"}}`.
 ///
 /// Publish [`Lifetime::iso8601`](crate::Lifetime::iso8601) as `idempotency-key-lifetime` in `GET
@@ -22,9 +23,8 @@ use crate::{HttpPolicy, KeyFormat, Markers, ProblemType, Statuses};
 #[must_use]
 pub fn iceberg() -> HttpPolicy {
     let stored = Statuses::none().with(200..=299).with(400..=499);
-    let stored = [401, 403, 419, 429]
-        .into_iter()
-        .fold(stored, |stored, status| stored.without(status..=status));
+    let stored = stored.without_transient();
+    let stored = stored.without(403..=403).without(419..=419);
     HttpPolicy::ietf()
         .with_key_format(KeyFormat::uuid_version(7))
         .with_kept_statuses(stored)

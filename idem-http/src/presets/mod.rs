@@ -7,13 +7,13 @@
 //!
 //! | preset | key | another request with the key | in flight | stored |
 //! | --- | --- | --- | --- | --- |
-//! | [`HttpPolicy::ietf`](crate::HttpPolicy::ietf) | `Idempotency-Key`, optional | `422` | `409` | 2xx to 4xx except `429` |
-//! | [`acp`] | `Idempotency-Key`, every `POST` | `422 idempotency_conflict` | `409 idempotency_in_flight` | 2xx to 4xx except `429` |
-//! | [`ucp`] | `Idempotency-Key`, a UUID, required | `409` | `409` | 2xx to 4xx except `429` |
+//! | [`HttpPolicy::ietf`](crate::HttpPolicy::ietf) | `Idempotency-Key`, optional | `422` | `409` | 2xx and final 4xx |
+//! | [`acp`] | `Idempotency-Key`, every `POST` | `422 idempotency_conflict` | `409 idempotency_in_flight` | 2xx and final 4xx |
+//! | [`ucp`] | `Idempotency-Key`, a UUID, required | `409` | `409` | 2xx and final 4xx |
 //! | [`adcp`] | `/params/arguments/idempotency_key` | `IDEMPOTENCY_CONFLICT` | `IDEMPOTENCY_IN_FLIGHT` | success |
 //! | [`iceberg`] | `Idempotency-Key`, UUIDv7, optional | `422` | `409` | 2xx and final 4xx |
-//! | [`oasis`], [`azure`] | `Repeatability-Request-ID` and `-First-Sent` | `400` | `409` | 2xx to 4xx except `429` |
-//! | [`stripe`] | `Idempotency-Key` of `POST`, optional | `400 idempotency_error` | `409` | all but `400`, `401`, `409`, `429` |
+//! | [`oasis`], [`azure`] | `Repeatability-Request-ID` and `-First-Sent` | `400` | `409` | 2xx and final 4xx |
+//! | [`stripe`] | `Idempotency-Key` of `POST`, optional | `400 idempotency_error` | `409` | all but `400`, `409` and passing 4xx |
 //! | [`square`] | `/idempotency_key`, required | `400 IDEMPOTENCY_KEY_REUSED` | `409` | 2xx |
 //! | [`paypal`] | `PayPal-Request-Id`, optional | `422 DUPLICATE_REQUEST_ID` | `409` | 2xx |
 //! | [`adyen`] | `Idempotency-Key` of `POST`, optional | `422` | `409`, `704` | unless `transient-error` |

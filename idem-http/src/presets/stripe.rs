@@ -10,21 +10,19 @@ use crate::{HttpPolicy, KeyFormat, ProblemType, Statuses};
 /// which has no schema for them.
 ///
 /// `POST` may carry a key. Once a handler began, its answer is stored, `500` included. Not stored:
-/// `400` (validation failed, nothing ran), `401`, `409` (a lost race) and `429`; mark other answers
-/// of requests that did not begin with [`NotStored`](crate::NotStored). A key that was used for
-/// another request is `400` with the type `idempotency_error`. Answers are replayed for 24 hours,
-/// with `Idempotent-Replayed: true`.
+/// `400` (validation failed, nothing ran), `409` (a lost race) and
+/// [client errors that may pass](crate::Statuses::without_transient); mark other answers of requests
+/// that did not begin with [`NotStored`](crate::NotStored). A key that was used for another request
+/// is `400` with the type `idempotency_error`. Answers are replayed for 24 hours, with
+/// `Idempotent-Replayed: true`.
 ///
 /// Source: [docs.stripe.com/api/idempotent_requests](https://docs.stripe.com/api/idempotent_requests).
 ///
 #[doc = include_str!("stripe.md")]
 #[must_use]
 pub fn stripe() -> HttpPolicy {
-    let stored = [400, 401, 409, 429]
-        .into_iter()
-        .fold(Statuses::all(), |stored, status| {
-            stored.without(status..=status)
-        });
+    let stored = Statuses::all().without_transient();
+    let stored = stored.without(400..=400).without(409..=409);
     HttpPolicy::ietf()
         .with_methods([Method::POST])
         .with_key_format(KeyFormat::any().with_length(1..=255))

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use http::StatusCode;
 use idem_core::{Idempotency, MemoryStore, Policy};
-use idem_http::{HttpPolicy, IdempotencyLayer, Statuses};
+use idem_http::{HttpPolicy, IdempotencyLayer, Statuses, presets};
 
-use crate::support::{App, layer, layer_on, post};
+use crate::support::{App, layer, layer_on, post, repeatable};
 
 /// Answers with this status first and `200` from then on.
 fn answering(layer: IdempotencyLayer, first: u16) -> App {
@@ -40,12 +40,25 @@ async fn answers_from_2xx_to_4xx_are_kept() {
 }
 
 #[tokio::test]
-async fn after_429_and_5xx_the_key_is_free_again() {
-    for status in [429, 500, 502, 503, 504, 599] {
+async fn after_an_error_that_may_pass_the_key_is_free_again() {
+    for status in [401, 407, 408, 421, 423, 425, 429, 500, 502, 503, 504, 599] {
         assert!(
             !is_kept(layer(HttpPolicy::ietf()), status).await,
             "{status}"
         );
+    }
+}
+
+#[tokio::test]
+async fn presets_release_errors_that_may_pass() {
+    for policy in [presets::stripe(), presets::adyen(), presets::azure()] {
+        let kept = format!("{policy:?}");
+        for status in [401, 408, 423, 425] {
+            let app = answering(layer(policy.clone()), status);
+            let send = || app.send(repeatable(post("a", "{}"), "8e03978e"));
+            assert_eq!(send().await.status, status, "{kept}");
+            assert_eq!(send().await.status, 200, "{status} {kept}");
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -178,6 +179,13 @@ where
     let waiting = async {
         while !condition().await {
             tokio::time::sleep(Duration::from_millis(2)).await;
+/// Adds the headers of OASIS and Azure, with this id.
+pub(crate) fn repeatable(request: Request, id: &str) -> Request {
+    static SENT: LazyLock<String> = LazyLock::new(|| httpdate::fmt_http_date(SystemTime::now()));
+    let request = with(request, "repeatability-request-id", id);
+    with(request, "repeatability-first-sent", &SENT)
+}
+
         }
     };
     let limit = Duration::from_secs(20);
