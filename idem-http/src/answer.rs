@@ -30,7 +30,10 @@ pub(crate) async fn replay<B: HttpBody<Data = Bytes>>(
     } else {
         match replayed(stored) {
             Some(response) => return adjusted(policy, response, request, sealed_at).await,
-            None => Problem::misconfigured(&Error::corrupt("a stored response has no HTTP status")),
+            None => unreadable(&Error::corrupt(
+                "a stored response has no HTTP status; if it is encrypted, this process lacks \
+                 `Protected`",
+            )),
         }
     };
     let mut response = problem.into_response(policy, request.as_ref());
@@ -127,6 +130,19 @@ pub(crate) fn reused() -> Problem {
     )
 }
 
+/// Returns the problem of a key whose record exists and cannot be read.
+pub(crate) fn unreadable(error: &Error) -> Problem {
+    tracing::error!(
+        %error,
+        "a request with an idempotency key was refused: what became of the first one cannot be read"
+    );
+    Problem::new(
+        ProblemType::OutcomeUnknown,
+        "A request with this key was begun, and what became of it cannot be read. Send it again unchanged, with the \
+         same key, once the server is repaired. Find out what became of it before sending it with another key.",
+    )
+}
+
 /// Returns whether the store is unreachable, as opposed to misconfigured, or reachable with a
 /// contended key.
 pub(crate) fn is_unreachable(error: &Error) -> bool {
@@ -142,6 +158,9 @@ pub(crate) fn store_failed(error: &Error) -> Problem {
     if is_contended(error) {
         return in_flight(Some(STORE_PAUSE));
     }
+    if error.kind() == ErrorKind::Corrupt {
+        return unreadable(error);
+    }
     if !is_unreachable(error) {
         return Problem::misconfigured(error);
     }
@@ -150,6 +169,6 @@ pub(crate) fn store_failed(error: &Error) -> Problem {
         kind = ?error.kind(),
         "a request with an idempotency key was refused: the store is out of reach"
     );
-    let detail = "Nothing was done. Send the request again later, with the same key.";
+    let detail = "This request was not handled. Send it again later, with the same key.";
     Problem::new(ProblemType::StoreUnavailable, detail).with_retry_after(STORE_PAUSE)
 }

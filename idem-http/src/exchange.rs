@@ -13,7 +13,6 @@ use tower_service::Service;
 use tracing::{Instrument, Span};
 
 use crate::guard::{Guard, Known};
-use crate::refusal::Problem;
 use crate::seal::{Judge, Judged};
 use crate::{
     Body, HttpPolicy, IdempotencyLayer, KeyedRequest, OnDisconnect, OnStoreError, answer, buffer,
@@ -231,5 +230,6 @@ fn unexpected<R: HttpBody<Data = Bytes>>(
     request: Option<&KeyedRequest>,
 ) -> Response<Body<R>> {
     let error = Error::new(ErrorKind::Other, Effect::Unknown, "the run gave no answer");
-    Problem::misconfigured(&error).into_response(&guard.policy, request)
+    answer::unreadable(&error).into_response(&guard.policy, request)
 }
+            RunError::Codec(error) => answer::unreadable(&error),

@@ -25,7 +25,7 @@ pub const ABORTED: i32 = 10;
 pub const INTERNAL: i32 = 13;
 /// `UNAVAILABLE`: send the request again.
 pub const UNAVAILABLE: i32 = 14;
-/// `DATA_LOSS`: the request was handled before, and its response was not stored.
+/// `DATA_LOSS`: the request was handled before, and its response was not stored or cannot be read.
 pub const DATA_LOSS: i32 = 15;
 
 /// Returns the key in a call's metadata, quoted or bare; `None` when there is none.
@@ -63,7 +63,8 @@ pub fn code<E, T>(error: &RunError<E, T>) -> Option<i32> {
         RunError::Work(_) | RunError::NotStored { .. } => None,
         RunError::Conflict(_) => Some(INVALID_ARGUMENT),
         RunError::InFlight(_) => Some(ABORTED),
-        RunError::Failed(_) => Some(DATA_LOSS),
+        RunError::Failed(_) | RunError::Codec(_) => Some(DATA_LOSS),
+        RunError::Store(error) if error.kind() == ErrorKind::Corrupt => Some(DATA_LOSS),
         RunError::Store(error) if error.kind() == ErrorKind::Contention => Some(ABORTED),
         RunError::Store(error) if error.is_retryable() => Some(UNAVAILABLE),
         _ => Some(INTERNAL),

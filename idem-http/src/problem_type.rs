@@ -16,11 +16,11 @@ use http::StatusCode;
 /// | `urn:idem:problem:request-unreadable` | 400 | the body ended with an error |
 /// | `urn:idem:problem:scope-unknown` | 403, or 401 with a challenge | the request has no scope: the caller is not known |
 /// | `urn:idem:problem:response-not-stored` | 410 | the request was handled and its response not stored; a retry will not get it either |
-/// | `urn:idem:problem:outcome-unknown` | 500 | the request was begun and recorded as panicked, failed or abandoned; it must not be handled again |
+/// | `urn:idem:problem:outcome-unknown` | 500 | the request was begun and recorded as panicked, failed or abandoned, and must not be handled again; or its record cannot be read |
 /// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store is unreachable (an open route handles the request instead) |
-/// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is not valid in a key, or the store is misconfigured; the log says more |
+/// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is not valid in a key, the store is misconfigured, or a key to decrypt records is missing; the log says more |
 ///
-/// A problem means that nothing ran for this request.
+/// A problem means that nothing ran for this request. An earlier one with the same key may have run.
 ///
 /// The body is `application/problem+json` with `type`, `title`, `status` and `detail`. With a
 /// `Retry-After` it also has `retryAfter`, in seconds. If the policy names a page, it has
@@ -52,11 +52,11 @@ pub enum ProblemType {
     ScopeUnknown,
     /// The request was handled, and its response was not stored: `410`. It is not handled again.
     ResponseNotStored,
-    /// The request was begun and its end was recorded as a final failure: `500`.
+    /// The request was begun, and its end was recorded as a final failure or cannot be read: `500`.
     OutcomeUnknown,
-    /// The store is unreachable, so nothing was done: `503` with `Retry-After`.
+    /// The store is unreachable, so nothing ran for this request: `503` with `Retry-After`.
     StoreUnavailable,
-    /// The server is misconfigured, so nothing was done: `500`.
+    /// The server is misconfigured, so nothing ran for this request: `500`.
     Misconfigured,
 }
 

@@ -45,7 +45,8 @@ impl Problem {
             %error,
             "idempotency keys cannot be used as the server is set up"
         );
-        let detail = "Nothing was done. The server's log says what is wrong.";
+        let detail = "This request was not handled; an earlier one with its key may have been. The server's log says what \
+                      is wrong. Send it again unchanged, with the same key, once the server is repaired.";
         Self::new(ProblemType::Misconfigured, detail)
     }
 
@@ -152,7 +153,7 @@ impl Refusal<'_> {
     }
 
     /// Returns a JSON Patch (RFC 6902) from the first request with the key to this one, if the
-    /// policy keeps requests.
+    /// policy keeps requests and it is within the limits of a patch.
     #[must_use]
     pub fn differences(&self) -> Option<&Value> {
         self.problem.differences.as_ref()?.as_ref().ok()

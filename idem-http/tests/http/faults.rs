@@ -7,7 +7,8 @@ use axum::body::Body;
 use futures_util::{FutureExt, stream};
 use http::StatusCode;
 use idem_core::engine::InterruptPolicy;
-use idem_core::{BusyPolicy, ErrorKind, Idempotency, MemoryStore, Policy};
+use idem_core::wrappers::protected::{DataKey, KeyRing, Protected};
+use idem_core::{BusyPolicy, ErrorKind, Idempotency, IdempotencyStore, MemoryStore, Policy};
 use idem_http::{HttpPolicy, OnStoreError, ProblemType};
 
 use crate::store::FailingStore;
@@ -85,16 +86,52 @@ async fn durations_without_end_are_no_panic() {
 
 #[tokio::test]
 async fn a_store_that_is_wrongly_set_up_closes_open_routes_too() {
-    for kind in [ErrorKind::Misconfigured, ErrorKind::Corrupt] {
+    for (kind, problem) in [
+        (ErrorKind::Misconfigured, ProblemType::Misconfigured),
+        (ErrorKind::Corrupt, ProblemType::OutcomeUnknown),
+    ] {
         let store = FailingStore::new(kind);
         let policy = HttpPolicy::ietf().with_on_store_error(OnStoreError::Open);
         let app = App::counting(layer_on(impatient(&store)).with_policy(policy));
         store.set_fails(true);
         let answer = app.send(post("a", "{}")).await;
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
-        answer.problem(ProblemType::Misconfigured);
+        answer.problem(problem);
         assert!(!answer.text().contains("made to fail"), "{}", answer.text());
         assert_eq!(app.runs(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_leaves_the_outcome_open() {
+    let store = Arc::new(MemoryStore::new());
+    let app = |store: Arc<dyn IdempotencyStore>| App::counting(layer_on(Idempotency::new(store)));
+    let encrypting = |id| {
+        let ring = KeyRing::new(DataKey::new(id, &[7; 32]).unwrap());
+        Arc::new(Protected::new(Arc::clone(&store)).with_keys(Arc::new(ring)))
+    };
+    let writer = app(encrypting("old"));
+    assert_eq!(
+        writer.send(post("a", "{}")).await.status,
+        StatusCode::CREATED
+    );
+    let damaged = FailingStore::new(ErrorKind::Corrupt);
+    damaged.set_fails(true);
+    for (reader, problem) in [
+        // Its key was taken out of the ring.
+        (app(encrypting("new")), ProblemType::Misconfigured),
+        (
+            app(Arc::clone(&store) as Arc<dyn IdempotencyStore>),
+            ProblemType::OutcomeUnknown,
+        ),
+        (app(Arc::new(damaged)), ProblemType::OutcomeUnknown),
+    ] {
+        let answer = reader.send(post("a", "{}")).await;
+        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+        let detail = answer.problem(problem)["detail"].to_string();
+        assert!(!detail.contains("Nothing was done"), "{detail}");
+        assert!(detail.contains("with the same key"), "{detail}");
+        assert_eq!(reader.runs(), 0);
     }
 }
 

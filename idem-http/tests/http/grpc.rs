@@ -79,6 +79,7 @@ fn a_contended_key_is_aborted_and_a_store_that_is_away_unavailable() {
         (ErrorKind::Contention, grpc::ABORTED),
         (ErrorKind::Unavailable, grpc::UNAVAILABLE),
         (ErrorKind::Misconfigured, grpc::INTERNAL),
+        (ErrorKind::Corrupt, grpc::DATA_LOSS),
     ] {
         let error = RunError::<(), ()>::Store(Error::new(kind, Effect::None, "a test"));
         assert_eq!(grpc::code(&error), Some(expected), "{kind:?}");
