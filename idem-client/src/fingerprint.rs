@@ -1,7 +1,7 @@
 //! The fingerprint of a request, before it has its key.
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use idem_core::Fingerprint;
 use idem_core::fingerprint::canonical_json;
 
@@ -28,21 +28,31 @@ pub(crate) fn of(
     comparison: BodyComparison,
 ) -> Fingerprint {
     let authority = match uri.authority() {
-        Some(authority) => authority.as_str().rsplit('@').next().unwrap_or_default(),
-        None => text(headers, &HOST),
+        Some(authority) => authority
+            .as_str()
+            .rsplit('@')
+            .next()
+            .unwrap_or_default()
+            .as_bytes(),
+        None => headers
+            .get(HOST)
+            .map(HeaderValue::as_bytes)
+            .unwrap_or_default(),
     };
     let essence = essence(headers);
     let canonical = (comparison == BodyComparison::JsonValue && is_json(headers, &essence))
         .then(|| canonical_json(body).ok())
         .flatten();
     let (class, body) = match &canonical {
-        Some(text) => ("json", text.as_bytes()),
+        // Other types of JSON have a meaning of their own, such as the two kinds of patches.
+        Some(text) if !essence.ends_with("+json") => ("json", text.as_bytes()),
+        Some(text) => (&*essence, text.as_bytes()),
         None => (&*essence, body),
     };
     Fingerprint::raw(length_prefixed([
         b"idem/client/1",
         method.as_str().as_bytes(),
-        authority.to_ascii_lowercase().as_bytes(),
+        &authority.to_ascii_lowercase(),
         uri.path().as_bytes(),
         uri.query().unwrap_or_default().as_bytes(),
         class.as_bytes(),
@@ -52,9 +62,12 @@ pub(crate) fn of(
 
 /// Returns type and subtype of the body in lower case, without parameters.
 pub(crate) fn essence(headers: &HeaderMap) -> String {
-    let value = text(headers, &CONTENT_TYPE);
-    let essence = value.split(';').next().unwrap_or_default();
-    essence.trim().to_ascii_lowercase()
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let essence = value.unwrap_or_default().split(|byte| *byte == b';').next();
+    let essence = essence.unwrap_or_default().trim_ascii();
+    // Byte by byte, so that other bytes are another text.
+    let lower = essence.iter().map(u8::to_ascii_lowercase);
+    lower.map(char::from).collect()
 }
 
 /// Returns whether the body is JSON without a content coding.
@@ -67,11 +80,6 @@ pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
 pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
-}
-
-fn text<'h>(headers: &'h HeaderMap, name: &http::HeaderName) -> &'h str {
-    let value = headers.get(name).and_then(|value| value.to_str().ok());
-    value.unwrap_or_default()
 }
 
 /// Prefixes each part with its length, so that no two lists of parts give the same bytes.
@@ -91,8 +99,12 @@ mod tests {
     use http::Request;
 
     fn fingerprint(uri: &str, body: &str, comparison: BodyComparison) -> Fingerprint {
+        typed(uri, b"application/json", body, comparison)
+    }
+
+    fn typed(uri: &str, media_type: &[u8], body: &str, comparison: BodyComparison) -> Fingerprint {
         let request = Request::post(uri)
-            .header("content-type", "application/json")
+            .header("content-type", media_type)
             .body(());
         let (parts, ()) = request.unwrap().into_parts();
         of(
@@ -113,6 +125,24 @@ mod tests {
         ] {
             let of = |body| fingerprint("http://a/x", body, comparison);
             assert_eq!(of(one) == of(two), is_same, "{comparison:?}");
+        }
+    }
+
+    #[test]
+    fn each_type_of_json_beside_the_plain_one_is_another_request() {
+        let of = |kind: &[u8]| typed("http://a/x", kind, "{}", BodyComparison::JsonValue);
+        assert_eq!(of(b"application/json"), of(b"text/json; charset=utf-8"));
+        let types = [
+            &b"application/json"[..],
+            b"application/json-patch+json",
+            b"application/merge-patch+json",
+            b"text/\xfc",
+            b"text/\xe9",
+        ];
+        for (index, one) in types.iter().enumerate() {
+            for other in &types[..index] {
+                assert_ne!(of(one), of(other));
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{KeyedRequest, json, media};
 ///
 /// | | method, path, query, media type | body |
 /// | --- | --- | --- |
-/// | [`request`](Self::request), the default | count | JSON by its value (RFC 8785), every other body by its bytes |
+/// | [`request`](Self::request), the default | count; `application/json` and `text/json` are one type | JSON by its value (RFC 8785), every other body by its bytes |
 /// | [`body`](Self::body) | do not count | the same |
 /// | [`bytes`](Self::bytes) | do not count | by its bytes, JSON too |
 ///
@@ -126,10 +126,9 @@ impl FingerprintRecipe {
             Compared::Bytes => false,
         };
         let canonical = is_json.then(|| canonical_json(body).ok()).flatten();
-        let class = if canonical.is_some() {
-            "json"
-        } else {
-            &*essence
+        let class = match &canonical {
+            Some(_) => media::json_class(&essence),
+            None => &*essence,
         };
         let also = self.also.as_ref().map(|text| text(parts));
         let query = parts.uri.query().unwrap_or_default();
@@ -280,6 +279,23 @@ mod tests {
                 base,
                 "{uri}"
             );
+        }
+    }
+
+    #[test]
+    fn each_type_of_json_beside_the_plain_one_is_another_request() {
+        let of = |content_type| fingerprint(Method::PATCH, "/a", content_type, r#"{"a":1}"#);
+        assert_eq!(of("application/json"), of("text/json; charset=utf-8"));
+        let types = [
+            "application/json",
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/vnd.api+json",
+        ];
+        for (index, one) in types.iter().enumerate() {
+            for other in &types[..index] {
+                assert_ne!(of(one), of(other), "{one} {other}");
+            }
         }
     }
 

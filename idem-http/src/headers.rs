@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use crate::media;
+
 /// Headers that belong to the first exchange or its connection, or that the server sets on each
 /// response.
 static NEVER: [HeaderName; 15] = [
@@ -81,7 +83,11 @@ impl ReplayedHeaders {
         headers
             .iter()
             .filter(|(name, _)| self.0.contains(name) && !NEVER.contains(name))
-            .filter(move |(name, _)| !nominated.iter().any(|other| other == name.as_str()))
+            .filter(move |(name, _)| {
+                !nominated
+                    .iter()
+                    .any(|other| other == name.as_str().as_bytes())
+            })
             .map(|(name, value)| {
                 (
                     name.as_str().to_owned(),
@@ -115,11 +121,9 @@ impl Default for ReplayedHeaders {
 }
 
 /// Returns the headers that `Connection` names.
-fn nominated(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(header::CONNECTION).iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let names = texts.flat_map(|text| text.split(','));
-    names.map(|name| name.trim().to_ascii_lowercase()).collect()
+fn nominated(headers: &HeaderMap) -> Vec<Vec<u8>> {
+    let names = media::elements(headers, &header::CONNECTION);
+    names.map(<[u8]>::to_ascii_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -149,7 +153,10 @@ mod tests {
     fn headers_that_the_connection_names_are_left_out() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONNECTION, HeaderValue::from_static("close, ETag"));
-        headers.append(header::CONNECTION, HeaderValue::from_static("x-hop"));
+        headers.append(
+            header::CONNECTION,
+            HeaderValue::from_bytes(b"\xfc, x-hop").unwrap(),
+        );
         for name in [
             header::ETAG,
             header::LOCATION,

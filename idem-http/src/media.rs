@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Types whose bodies are streams, and gRPC, whose status comes in trailers.
 const STREAMED: [&str; 7] = [
@@ -16,16 +16,44 @@ const STREAMED: [&str; 7] = [
     "application/grpc",
 ];
 
-/// Returns type and subtype in lower case, without parameters; empty when there is no readable one.
+/// Returns type and subtype in lower case, without parameters; empty when there is none.
 pub(crate) fn essence(headers: &HeaderMap) -> Cow<'_, str> {
-    let value = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let essence = value.unwrap_or_default().split(';').next();
-    let essence = essence.unwrap_or_default().trim();
-    match essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => essence.to_ascii_lowercase().into(),
-        false => essence.into(),
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let essence = value.unwrap_or_default().split(|byte| *byte == b';').next();
+    let essence = essence.unwrap_or_default().trim_ascii();
+    match std::str::from_utf8(essence) {
+        Ok(text)
+            if text
+                .bytes()
+                .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) =>
+        {
+            text.into()
+        }
+        // Byte by byte, so that other bytes are another text.
+        _ => {
+            let lower = essence.iter().map(u8::to_ascii_lowercase);
+            lower.map(char::from).collect::<String>().into()
+        }
+    }
+}
+
+/// Returns the elements of a list in these headers. Bytes outside of ASCII spoil their element only.
+pub(crate) fn elements<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'h [u8]> {
+    let values = headers.get_all(name).iter();
+    let elements = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    elements.map(<[u8]>::trim_ascii)
+}
+
+/// Returns the type of JSON that counts in a fingerprint: `json` for the plain one, whatever it is
+/// called. Any other has a meaning of its own: JSON Patch and JSON Merge Patch read one document
+/// in two ways.
+pub(crate) fn json_class(essence: &str) -> &str {
+    match essence.ends_with("+json") {
+        true => essence,
+        false => "json",
     }
 }
 
@@ -63,7 +91,6 @@ pub(crate) fn is_streamed(essence: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     #[test]
     fn json_is_known_by_its_type_and_without_a_coding() {
@@ -80,6 +107,31 @@ mod tests {
             assert_eq!(is_json(&headers, &essence(&headers)), expected, "{value}");
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             assert!(!is_json(&headers, &essence(&headers)), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_type_is_read_up_to_its_parameters_whatever_bytes_they_have() {
+        let read = |value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_bytes(value).unwrap());
+            essence(&headers).into_owned()
+        };
+        assert_eq!(
+            read(b"Text/Event-Stream; name=\"\xfc\""),
+            "text/event-stream"
+        );
+        let others = [
+            &b"text/\xc3\xa9"[..],
+            b"text/\xc3\xbc",
+            b"text/\xfc",
+            b"text/\xe9",
+            b"",
+        ];
+        for (index, one) in others.iter().enumerate() {
+            for other in &others[..index] {
+                assert_ne!(read(one), read(other));
+            }
         }
     }
 

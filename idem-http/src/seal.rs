@@ -155,8 +155,6 @@ fn is_events(headers: &HeaderMap) -> bool {
 }
 
 fn is_no_store(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(CACHE_CONTROL).iter();
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let mut directives = texts.flat_map(|text| text.split(','));
-    directives.any(|directive| directive.trim().eq_ignore_ascii_case("no-store"))
+    let mut directives = media::elements(headers, &CACHE_CONTROL);
+    directives.any(|directive| directive.eq_ignore_ascii_case(b"no-store"))
 }

@@ -4,12 +4,17 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
 use idem_core::{Idempotency, MemoryStore, Policy};
 use idem_http::{HttpPolicy, NotStored, ProblemType};
 
 use crate::support::{App, layer, layer_on, post};
+
+fn no_store_beside_other_bytes() -> Response {
+    let value = HeaderValue::from_bytes(b"private=\"\xfc\", No-Store").unwrap();
+    ([(CACHE_CONTROL, value)], "secret").into_response()
+}
 
 fn no_store() -> Response {
     ([(CACHE_CONTROL, "private, No-Store")], "secret").into_response()
@@ -34,7 +39,13 @@ fn switching() -> Response {
     (StatusCode::SWITCHING_PROTOCOLS, [("upgrade", "echo")]).into_response()
 }
 
-const PASSING: [fn() -> Response; 4] = [no_store, events, marked, switching];
+const PASSING: [fn() -> Response; 5] = [
+    no_store,
+    no_store_beside_other_bytes,
+    events,
+    marked,
+    switching,
+];
 
 #[tokio::test]
 async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
