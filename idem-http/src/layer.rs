@@ -13,8 +13,8 @@ use crate::{HttpPolicy, IdempotencyService, Lifetime, ScopeExtractor, guard};
 /// Handles requests with an `Idempotency-Key` once, and replays their responses.
 ///
 /// It wraps any service of requests whose body can be made from bytes, such as axum's. Put it
-/// inside the layers that authenticate callers and compress responses, and outside the handlers. A
-/// clone costs a few reference counts: give each route a clone with its own policy.
+/// inside the layers that authenticate callers and compress responses, and outside the handlers: see
+/// [`layers`](crate::layers). A clone costs a few reference counts: give each route a clone with its own policy.
 ///
 /// # Browsers
 ///

@@ -24,6 +24,7 @@ mod kept;
 mod key;
 mod keyed_request;
 mod layer;
+pub mod layers;
 mod lifetime;
 mod markers;
 mod media;

@@ -13,6 +13,7 @@ mod first_sent;
 mod grpc;
 mod json_rpc;
 mod keys;
+mod layers;
 mod limits;
 mod loopback;
 mod passing;

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
@@ -47,6 +46,16 @@ impl App {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoResponse + 'static,
     {
+        Self::arranged(handler, |router| router.layer(layer))
+    }
+
+    /// Puts layers around a handler.
+    pub(crate) fn arranged<F, Fut, R>(handler: F, arrange: impl FnOnce(Router) -> Router) -> Self
+    where
+        F: Fn(Request) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: IntoResponse + 'static,
+    {
         let runs = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&runs);
         let counted = move |request: Request| {
@@ -54,7 +63,7 @@ impl App {
             handler(request)
         };
         Self {
-            router: Router::new().fallback(counted).layer(layer),
+            router: arrange(Router::new().fallback(counted)),
             runs,
         }
     }
@@ -170,6 +179,13 @@ pub(crate) fn with(mut request: Request, name: &'static str, value: &str) -> Req
     request
 }
 
+/// Adds the headers of OASIS and Azure, with this id.
+pub(crate) fn repeatable(request: Request, id: &str) -> Request {
+    static SENT: LazyLock<String> = LazyLock::new(|| httpdate::fmt_http_date(SystemTime::now()));
+    let request = with(request, "repeatability-request-id", id);
+    with(request, "repeatability-first-sent", &SENT)
+}
+
 /// Waits for a condition that must come true.
 pub(crate) async fn until<F, Fut>(condition: F)
 where
@@ -179,13 +195,6 @@ where
     let waiting = async {
         while !condition().await {
             tokio::time::sleep(Duration::from_millis(2)).await;
-/// Adds the headers of OASIS and Azure, with this id.
-pub(crate) fn repeatable(request: Request, id: &str) -> Request {
-    static SENT: LazyLock<String> = LazyLock::new(|| httpdate::fmt_http_date(SystemTime::now()));
-    let request = with(request, "repeatability-request-id", id);
-    with(request, "repeatability-first-sent", &SENT)
-}
-
         }
     };
     let limit = Duration::from_secs(20);
