@@ -2,13 +2,17 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
-use idem_core::{BoxError, Effect, Error, ErrorKind, Outcome, Response as Stored, RunError, Work};
+use idem_core::{
+    BoxError, Effect, Error, ErrorKind, Fingerprint, Outcome, Response as Stored, RunError, Work,
+};
 use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 use tower_service::Service;
 use tracing::{Instrument, Span};
 
@@ -101,7 +105,7 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    let fingerprint = guard.policy.fingerprint.of(&request);
+    let (request, fingerprint) = fingerprinted(&guard.policy, request).await;
     guard.document = kept::document(&guard.policy, &request.parts().headers, request.body());
     let guard = &guard;
     let limits = guard.idempotency.store().limits();
@@ -163,6 +167,30 @@ where
     }
 }
 
+/// Larger bodies would hold up the other requests of the thread.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Returns the request and its fingerprint.
+async fn fingerprinted(
+    policy: &Arc<HttpPolicy>,
+    request: KeyedRequest,
+) -> (KeyedRequest, Fingerprint) {
+    if request.body().len() <= LARGE_BYTES || Handle::try_current().is_err() {
+        let fingerprint = policy.fingerprint.of(&request);
+        return (request, fingerprint);
+    }
+    let (policy, span) = (Arc::clone(policy), Span::current());
+    let computing = spawn_blocking(move || {
+        let fingerprint = span.in_scope(|| policy.fingerprint.of(&request));
+        (request, fingerprint)
+    });
+    match computing.await {
+        Ok(computed) => computed,
+        // A text of the recipe that panics does so for its caller.
+        Err(error) => resume_unwind(error.into_panic()),
+    }
+}
+
 /// The work's error for a response that does not use up the key.
 enum Unkept<R: HttpBody<Data = Bytes>, E> {
     Response(Response<Body<R>>),
@@ -204,6 +232,7 @@ impl Guard {
                 answer::reused().with_differences(differences)
             }
             RunError::Store(error) => answer::store_failed(&error),
+            RunError::Codec(error) => answer::unreadable(&error),
             _ => return Ok(unexpected(self, request)),
         };
         Ok(problem.into_response(&self.policy, request))
@@ -232,4 +261,3 @@ fn unexpected<R: HttpBody<Data = Bytes>>(
     let error = Error::new(ErrorKind::Other, Effect::Unknown, "the run gave no answer");
     answer::unreadable(&error).into_response(&guard.policy, request)
 }
-            RunError::Codec(error) => answer::unreadable(&error),

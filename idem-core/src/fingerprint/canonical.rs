@@ -2,10 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::number;
@@ -31,134 +28,243 @@ pub const MAX_JSON_DEPTH: usize = 64;
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the byte offset of the value at fault; its
 /// content is not quoted.
 pub fn canonical_json(text: &[u8]) -> Result<String> {
-    let document = parse(text)?;
+    let document = Document::parse(text)?;
     let mut canonical = String::with_capacity(text.len());
-    write_value(document.get(), document.get(), 0, &mut canonical)?;
+    document.write(document.root(), &mut canonical)?;
     Ok(canonical)
 }
 
-/// Reads one JSON document, checking the syntax but not yet what [`write_value`] checks.
-pub(super) fn parse(text: &[u8]) -> Result<&RawValue> {
-    let text = std::str::from_utf8(text).map_err(|source| {
-        Error::invalid_input(format!(
-            "the JSON document is not UTF-8 at byte {}",
-            source.valid_up_to()
-        ))
-    })?;
-    serde_json::from_str(text).map_err(|source| {
-        Error::invalid_input(format!(
-            "the document is not JSON: error at line {}, column {}",
-            source.line(),
-            source.column()
-        ))
-    })
+/// A JSON document of valid syntax. Each array and object is read once, wherever it is nested.
+pub(super) struct Document<'a> {
+    text: &'a str,
+    /// The ends of arrays and objects, in the order of their beginnings.
+    ends: Vec<End>,
 }
 
-/// Writes the canonical form of `value`, which is a part of `document`.
-pub(super) fn write_value(
-    document: &str,
-    value: &str,
-    depth: usize,
-    out: &mut String,
-) -> Result<()> {
-    match value.as_bytes().first() {
-        Some(b'{') => write_object(document, value, depth, out),
-        Some(b'[') => write_array(document, value, depth, out),
-        // Only an escape can stand for what has another form, or none.
-        Some(b'"') if !value.contains('\\') => {
-            out.push_str(value);
-            Ok(())
+/// The end of an array or object.
+struct End {
+    /// The offset after it.
+    at: usize,
+    /// The number of the next array or object that is not inside of it.
+    next: usize,
+}
+
+/// A value of a document.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    start: usize,
+    end: usize,
+    /// The number of the first array or object from its beginning on, and from its end on.
+    first: usize,
+    next: usize,
+}
+
+impl<'a> Document<'a> {
+    /// Reads a document. It checks syntax and depth; [`write`](Self::write) checks the rest.
+    pub(super) fn parse(text: &'a [u8]) -> Result<Self> {
+        let text = std::str::from_utf8(text).map_err(|source| {
+            Error::invalid_input(format!(
+                "the JSON document is not UTF-8 at byte {}",
+                source.valid_up_to()
+            ))
+        })?;
+        let value: &RawValue = serde_json::from_str(text).map_err(|source| {
+            Error::invalid_input(format!(
+                "the document is not JSON: error at line {}, column {}",
+                source.line(),
+                source.column()
+            ))
+        })?;
+        let text = value.get();
+        Ok(Self {
+            text,
+            ends: ends(text)?,
+        })
+    }
+
+    /// Returns the whole document.
+    pub(super) fn root(&self) -> Part {
+        Part {
+            start: 0,
+            end: self.text.len(),
+            first: 0,
+            next: self.ends.len(),
         }
-        Some(b'"') => {
-            let text: Text<'_> = read(document, value, "a string (a lone surrogate?)")?;
-            write_string(&text.0, out);
-            Ok(())
+    }
+
+    /// Returns the first byte of the value, which tells its kind.
+    pub(super) fn kind(&self, part: Part) -> u8 {
+        self.text.as_bytes()[part.start]
+    }
+
+    /// Writes the canonical form of a value.
+    pub(super) fn write(&self, part: Part, out: &mut String) -> Result<()> {
+        let value = &self.text[part.start..part.end];
+        match self.kind(part) {
+            b'{' => self.write_object(part, out),
+            b'[' => self.write_array(part, out),
+            // Only an escape can stand for what has another form, or none.
+            b'"' if !value.contains('\\') => {
+                out.push_str(value);
+                Ok(())
+            }
+            b'"' => {
+                write_string(
+                    &self.string(part, part, "a string (a lone surrogate?)")?.0,
+                    out,
+                );
+                Ok(())
+            }
+            b't' | b'f' | b'n' => {
+                out.push_str(value);
+                Ok(())
+            }
+            _ => number::write(value, out).ok_or_else(|| at(part, "a number out of range")),
         }
-        Some(b't' | b'f' | b'n') => {
-            out.push_str(value);
-            Ok(())
+    }
+
+    fn write_object(&self, part: Part, out: &mut String) -> Result<()> {
+        out.push('{');
+        for (position, (name, value)) in self.members(part)?.into_iter().enumerate() {
+            if position > 0 {
+                out.push(',');
+            }
+            write_string(&name.0, out);
+            out.push(':');
+            self.write(value, out)?;
         }
-        _ => number::write(value, out).ok_or_else(|| at(document, value, "a number out of range")),
+        out.push('}');
+        Ok(())
+    }
+
+    fn write_array(&self, part: Part, out: &mut String) -> Result<()> {
+        out.push('[');
+        for (position, value) in self.elements(part).enumerate() {
+            if position > 0 {
+                out.push(',');
+            }
+            self.write(value, out)?;
+        }
+        out.push(']');
+        Ok(())
+    }
+
+    /// Returns the members of an object in canonical order.
+    pub(super) fn members(&self, object: Part) -> Result<Vec<(Text<'a>, Part)>> {
+        let what = "an object with a name that occurs twice or a lone surrogate in a name";
+        let mut members = Vec::new();
+        let mut parts = self.elements(object);
+        while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            members.push((self.string(name, object, what)?, value));
+        }
+        let is_before = |one: &(Text<'_>, Part), other: &(Text<'_>, Part)| one.0 < other.0;
+        if members.is_sorted_by(is_before) {
+            return Ok(members);
+        }
+        members.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        match members.is_sorted_by(is_before) {
+            true => Ok(members),
+            false => Err(at(object, what)),
+        }
+    }
+
+    /// Returns the elements of an array; of an object, each name and then its value.
+    pub(super) fn elements(&self, outer: Part) -> impl Iterator<Item = Part> {
+        let (mut at, mut first) = (outer.start + 1, outer.first + 1);
+        std::iter::from_fn(move || {
+            let is_between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
+            let inside = &self.text.as_bytes()[at..outer.end - 1];
+            at += inside.iter().take_while(|byte| is_between(byte)).count();
+            let part = (at < outer.end - 1).then(|| self.part(at, first))?;
+            (at, first) = (part.end, part.next);
+            Some(part)
+        })
+    }
+
+    /// Returns the value at this offset.
+    fn part(&self, start: usize, first: usize) -> Part {
+        let bytes = &self.text.as_bytes()[start..];
+        let is_end = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b']' | b'}');
+        let (end, next) = match bytes.first() {
+            Some(b'{' | b'[') => (self.ends[first].at, self.ends[first].next),
+            Some(b'"') => (start + string_bytes(bytes), first),
+            _ => {
+                let length = bytes.iter().position(|byte| is_end(byte));
+                (start + length.unwrap_or(bytes.len()), first)
+            }
+        };
+        Part {
+            start,
+            end,
+            first,
+            next,
+        }
+    }
+
+    /// Reads a string; `place` is where an error is.
+    fn string(&self, part: Part, place: Part, what: &str) -> Result<Text<'a>> {
+        let quoted = &self.text[part.start..part.end];
+        if !quoted.contains('\\') {
+            return Ok(Text(Cow::Borrowed(&quoted[1..quoted.len() - 1])));
+        }
+        // The driver's message may quote the string, so it is not kept.
+        let text = serde_json::from_str(quoted);
+        text.map(|text| Text(Cow::Owned(text)))
+            .map_err(|_| at(place, what))
     }
 }
 
-fn write_object(document: &str, value: &str, depth: usize, out: &mut String) -> Result<()> {
-    let members = members(document, value, depth)?;
-    out.push('{');
-    for (position, (name, value)) in members.iter().enumerate() {
-        if position > 0 {
-            out.push(',');
+/// Finds the ends of arrays and objects in a text of valid syntax.
+fn ends(text: &str) -> Result<Vec<End>> {
+    let bytes = text.as_bytes();
+    let (mut ends, mut open): (Vec<End>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at += string_bytes(&bytes[at..]);
+                continue;
+            }
+            b'{' | b'[' if open.len() == MAX_JSON_DEPTH => {
+                return Err(Error::invalid_input(format!(
+                    "the JSON document is nested deeper than {MAX_JSON_DEPTH} levels at byte {at}"
+                )));
+            }
+            b'{' | b'[' => {
+                open.push(ends.len());
+                ends.push(End { at: 0, next: 0 });
+            }
+            b'}' | b']' => {
+                if let Some(number) = open.pop() {
+                    let next = ends.len();
+                    ends[number] = End { at: at + 1, next };
+                }
+            }
+            _ => {}
         }
-        write_string(&name.0, out);
-        out.push(':');
-        write_value(document, value.get(), depth + 1, out)?;
+        at += 1;
     }
-    out.push('}');
-    Ok(())
+    Ok(ends)
 }
 
-fn write_array(document: &str, value: &str, depth: usize, out: &mut String) -> Result<()> {
-    out.push('[');
-    for (position, value) in elements(document, value, depth)?.into_iter().enumerate() {
-        if position > 0 {
-            out.push(',');
+/// Returns the length of the string at the beginning of these bytes, with its quotes.
+fn string_bytes(bytes: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
         }
-        write_value(document, value.get(), depth + 1, out)?;
     }
-    out.push(']');
-    Ok(())
+    bytes.len()
 }
 
-/// Returns the members of an object in canonical order.
-pub(super) fn members<'a>(
-    document: &str,
-    value: &'a str,
-    depth: usize,
-) -> Result<Vec<(Text<'a>, &'a RawValue)>> {
-    check_depth(document, value, depth)?;
-    let members: Members<'a> = read(
-        document,
-        value,
-        "an object with a name that occurs twice or a lone surrogate in a name",
-    )?;
-    Ok(members.0)
-}
-
-/// Returns the elements of an array.
-pub(super) fn elements<'a>(
-    document: &str,
-    value: &'a str,
-    depth: usize,
-) -> Result<Vec<&'a RawValue>> {
-    check_depth(document, value, depth)?;
-    read(document, value, "an array")
-}
-
-fn check_depth(document: &str, value: &str, depth: usize) -> Result<()> {
-    if depth < MAX_JSON_DEPTH {
-        return Ok(());
-    }
-    Err(Error::invalid_input(format!(
-        "the JSON document is nested deeper than {MAX_JSON_DEPTH} levels at byte {}",
-        offset(document, value)
-    )))
-}
-
-fn read<'a, T: Deserialize<'a>>(document: &str, value: &'a str, what: &str) -> Result<T> {
-    // The driver's message may quote a member's name, so it is not kept.
-    serde_json::from_str(value).map_err(|_| at(document, value, what))
-}
-
-fn at(document: &str, value: &str, what: &str) -> Error {
+fn at(part: Part, what: &str) -> Error {
     Error::invalid_input(format!(
         "the JSON document has no canonical form: {what} at byte {}",
-        offset(document, value)
+        part.start
     ))
-}
-
-/// Returns the offset of `part` in `document`, of which it is a slice.
-fn offset(document: &str, part: &str) -> usize {
-    (part.as_ptr() as usize).saturating_sub(document.as_ptr() as usize)
 }
 
 fn write_string(text: &str, out: &mut String) {
@@ -186,9 +292,8 @@ fn write_string(text: &str, out: &mut String) {
 }
 
 /// A string that borrows where it has no escapes, ordered by UTF-16 code units.
-#[derive(PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+#[derive(PartialEq, Eq)]
+pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
 impl Ord for Text<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -203,40 +308,5 @@ impl Ord for Text<'_> {
 impl PartialOrd for Text<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-/// The members of an object, in canonical order.
-struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                let is_before = |one: &(Text<'_>, _), other: &(Text<'_>, _)| one.0 < other.0;
-                if members.is_sorted_by(is_before) {
-                    return Ok(Members(members));
-                }
-                members.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-                match members.is_sorted_by(is_before) {
-                    true => Ok(Members(members)),
-                    false => Err(serde::de::Error::custom("duplicate name")),
-                }
-            }
-        }
-
-        deserializer.deserialize_map(MembersVisitor)
     }
 }

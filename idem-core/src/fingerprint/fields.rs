@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::value::RawValue;
-
-use super::canonical;
+use super::canonical::{Document, Part};
 use crate::digest::length_prefixed;
 use crate::json::array_index;
 use crate::{Error, Result};
@@ -15,9 +13,9 @@ pub(super) fn digest<P: AsRef<str>>(
     text: &[u8],
     pointers: impl IntoIterator<Item = P>,
 ) -> Result<[u8; 32]> {
-    let document = canonical::parse(text)?;
+    let document = Document::parse(text)?;
     // The whole document is checked, chosen fields or not.
-    canonical::write_value(document.get(), document.get(), 0, &mut String::new())?;
+    document.write(document.root(), &mut String::new())?;
     let pointers: BTreeSet<String> = pointers
         .into_iter()
         .map(|pointer| pointer.as_ref().to_owned())
@@ -30,8 +28,8 @@ pub(super) fn digest<P: AsRef<str>>(
     let mut parts = Vec::with_capacity(pointers.len() * 2);
     for pointer in pointers {
         let mut value = String::new();
-        if let Some(found) = resolve(document, &pointer)? {
-            canonical::write_value(document.get(), found.get(), 0, &mut value)?;
+        if let Some(found) = resolve(&document, &pointer)? {
+            document.write(found, &mut value)?;
         }
         parts.push(pointer);
         parts.push(value);
@@ -40,17 +38,17 @@ pub(super) fn digest<P: AsRef<str>>(
 }
 
 /// Follows a JSON Pointer (RFC 6901).
-fn resolve<'a>(document: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>> {
+fn resolve(document: &Document<'_>, pointer: &str) -> Result<Option<Part>> {
     if pointer.is_empty() {
-        return Ok(Some(document));
+        return Ok(Some(document.root()));
     }
     let tokens = pointer.strip_prefix('/').ok_or_else(|| {
         Error::invalid_input("a JSON Pointer is empty or starts with `/` (RFC 6901)")
     })?;
-    let mut value = document;
-    for (depth, token) in tokens.split('/').enumerate() {
+    let mut value = document.root();
+    for token in tokens.split('/') {
         let token = unescape(token)?;
-        match step(document, value, &token, depth)? {
+        match step(document, value, &token)? {
             Some(next) => value = next,
             None => return Ok(None),
         }
@@ -58,26 +56,15 @@ fn resolve<'a>(document: &'a RawValue, pointer: &str) -> Result<Option<&'a RawVa
     Ok(Some(value))
 }
 
-fn step<'a>(
-    document: &RawValue,
-    value: &'a RawValue,
-    token: &str,
-    depth: usize,
-) -> Result<Option<&'a RawValue>> {
-    let (document, text) = (document.get(), value.get());
-    if text.starts_with('{') {
-        let members = canonical::members(document, text, depth)?;
-        return Ok(members
-            .into_iter()
-            .find(|(name, _)| name.0 == token)
-            .map(|(_, value)| value));
-    }
-    if text.starts_with('[') {
-        let index = array_index(token);
-        let elements = canonical::elements(document, text, depth)?;
-        return Ok(index.and_then(|index| elements.into_iter().nth(index)));
-    }
-    Ok(None)
+fn step(document: &Document<'_>, value: Part, token: &str) -> Result<Option<Part>> {
+    Ok(match document.kind(value) {
+        b'{' => {
+            let mut members = document.members(value)?.into_iter();
+            members.find_map(|(name, value)| (name.0 == token).then_some(value))
+        }
+        b'[' => array_index(token).and_then(|index| document.elements(value).nth(index)),
+        _ => None,
+    })
 }
 
 /// RFC 6901, 4: `~1` is `/`, `~0` is `~`, any other `~` is an error.

@@ -1,5 +1,7 @@
 //! The canonical form against the vectors of RFC 8785 and against another implementation.
 
+use std::time::Instant;
+
 use idem_core::Fingerprint;
 use idem_core::fingerprint::{MAX_JSON_DEPTH, canonical_json};
 use proptest::prelude::*;
@@ -99,6 +101,22 @@ fn nesting_is_limited_and_never_overflows_the_stack() {
     assert!(canonical_json(nested(1_000_000).as_bytes()).is_err());
     let objects = ["{\"a\":".repeat(65), "1".into(), "}".repeat(65)].concat();
     assert!(canonical_json(objects.as_bytes()).is_err());
+}
+
+#[test]
+fn the_time_does_not_grow_with_the_depth() {
+    let numbers = ["1", &",1".repeat(10_000)].concat();
+    let time = |depth: usize| {
+        let text = ["[".repeat(depth), numbers.clone(), "]".repeat(depth)].concat();
+        let once = || {
+            let began = Instant::now();
+            assert_eq!(canonical(&text), text);
+            began.elapsed()
+        };
+        (0..5).map(|_| once()).min().unwrap()
+    };
+    let (flat, deep) = (time(1), time(MAX_JSON_DEPTH));
+    assert!(deep < flat * 4, "{flat:?} {deep:?}");
 }
 
 fn json() -> impl Strategy<Value = Value> {

@@ -1,11 +1,13 @@
 //! Bodies over a limit.
 
+use std::sync::{Arc, Mutex};
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use idem_core::{FailedPolicy, Idempotency, MemoryStore, Policy};
-use idem_http::{HttpPolicy, IdempotencyLayer, ProblemType};
+use idem_http::{FingerprintRecipe, HttpPolicy, IdempotencyLayer, ProblemType};
 
 use crate::support::{App, layer, layer_on, post, with, without};
 
@@ -31,6 +33,27 @@ async fn a_request_over_the_limit_is_refused_and_nothing_runs() {
         answer.problem(ProblemType::RequestTooLarge);
     }
     assert_eq!(app.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_large_body_is_compared_off_the_thread_that_serves_others() {
+    let here = std::thread::current().id();
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&threads);
+    let recipe = FingerprintRecipe::request().with_text(move |_| {
+        noted
+            .lock()
+            .unwrap()
+            .push(std::thread::current().id() == here);
+        String::new()
+    });
+    let app = App::counting(layer(HttpPolicy::ietf().with_fingerprint(recipe)));
+    for (key, bytes) in [("a", 10), ("b", 1 << 20)] {
+        let mut request = post(key, "");
+        *request.body_mut() = format!("\"{}\"", "x".repeat(bytes)).into();
+        app.send(request).await;
+    }
+    assert_eq!(*threads.lock().unwrap(), [true, false]);
 }
 
 #[tokio::test]
