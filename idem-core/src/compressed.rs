@@ -21,12 +21,19 @@ mod zstd_form {
 
     const HEAD_BYTES: usize = 5;
 
+    /// Larger results are stored as they are. Who writes a few bytes into a table can make a reader
+    /// allocate this much, and no more.
+    pub(crate) const MAX_BYTES: usize = crate::Limits::DEFAULT.max_result_bytes;
+
+    /// The logarithm of the window that a frame may ask for: eight MiB.
+    const WINDOW_LOG: u32 = 23;
+
     /// Returns the compressed form, where it is smaller.
     pub(crate) fn packed(plain: Bytes) -> Bytes {
         let Ok(length) = u32::try_from(plain.len()) else {
             return plain;
         };
-        if plain.len() <= THRESHOLD_BYTES {
+        if !(THRESHOLD_BYTES + 1..=MAX_BYTES).contains(&plain.len()) {
             return plain;
         }
         match zstd::bulk::compress(&plain, LEVEL) {
@@ -46,7 +53,13 @@ mod zstd_form {
     pub(crate) fn unpacked(mut bytes: Bytes) -> Result<Bytes> {
         let corrupt = || Error::corrupt("a compressed result cannot be understood");
         let length = bytes.try_get_u32().map_err(|_| corrupt())?;
-        let decoder = zstd::stream::read::Decoder::new(&bytes[..])
+        if length as usize > MAX_BYTES {
+            return Err(corrupt());
+        }
+        let mut decoder = zstd::stream::read::Decoder::new(&bytes[..])
+            .map_err(|source| corrupt().with_source(source))?;
+        decoder
+            .window_log_max(WINDOW_LOG)
             .map_err(|source| corrupt().with_source(source))?;
         let mut plain = Vec::new();
         decoder
@@ -54,8 +67,7 @@ mod zstd_form {
             .read_to_end(&mut plain)
             .map_err(|source| corrupt().with_source(source))?;
         let is_whole = u32::try_from(plain.len()).is_ok_and(|read| read == length);
-        // Nested compression would allow data that grows without end.
-        if !is_whole || plain.first() == Some(&TAG) {
+        if !is_whole {
             return Err(corrupt());
         }
         Ok(plain.into())

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use idem_core::backend::{StoredRecord, check, encode_response};
+use idem_core::backend::{StoredRecord, StoredResult, check, encode_response};
 use idem_core::{Completed, Error, Fingerprint, Key, Limits, Record, Result};
 
 const MAGIC: &[u8; 4] = b"idh\x01";
@@ -99,6 +99,9 @@ fn record(mut entry: Bytes, age: Duration) -> Result<Record> {
     let length = take_u32(&mut entry)? as usize;
     let metadata = take(&mut entry, length)?;
     let metadata = std::str::from_utf8(&metadata).map_err(|_| wrong("has no text in its text"))?;
+    if !StoredResult::is_plain_response(&entry) {
+        return Err(wrong("holds no response in its plain form"));
+    }
     let micros = age.as_nanos().div_ceil(1000);
     let age = i64::try_from(micros).unwrap_or(i64::MAX);
     StoredRecord {
@@ -203,6 +206,17 @@ mod tests {
             let error = decode(bytes.into(), &key("one"), Duration::ZERO).unwrap_err();
             prop_assert_eq!(error.kind(), ErrorKind::Corrupt);
         }
+    }
+
+    #[test]
+    fn a_compressed_response_is_refused_unread() {
+        let record = completed(vec![7; 40], Metadata::new());
+        let mut content = encode(&key("one"), &record).unwrap()[HEAD..].to_vec();
+        let at = content.len() - encode_response(&record.response).unwrap().len();
+        content[at] = 3;
+        let error = decode(sealed(&content), &key("one"), Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("plain form"), "{error}");
     }
 
     #[test]

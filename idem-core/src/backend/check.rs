@@ -84,7 +84,8 @@ fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
 }
 
 /// Returns the stored form of the response. With the feature `zstd` it is compressed when it has
-/// more than 4 KiB and compression makes it smaller. The limit is that of the plain form.
+/// more than 4 KiB, at most 8 MiB, and compression makes it smaller. The limit is that of the plain
+/// form.
 ///
 /// # Errors
 ///
@@ -367,6 +368,24 @@ mod compression {
         }
         for length in 1..5 {
             assert!(StoredResult::decode(compressed.slice(..length)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_few_bytes_never_grow_over_the_limit_of_a_store() {
+        let limits = Limits::DEFAULT.with_max_result_bytes(usize::MAX);
+        let most = Limits::DEFAULT.max_result_bytes;
+        let large = check::response(&Response::new(200, vec![7; most]), &limits).unwrap();
+        assert_eq!(large[0], 1, "over the limit it is stored as it is");
+        let plain = vec![1; 64 << 20];
+        let length = u32::try_from(plain.len()).unwrap();
+        let frame = zstd::bulk::compress(&plain, 1).unwrap();
+        let bomb = [&[TAG][..], &length.to_be_bytes(), &frame].concat();
+        let failure = zstd::bulk::compress(&[2; 100], 1).unwrap();
+        let failure = [&[TAG, 0, 0, 0, 100][..], &failure].concat();
+        for forged in [bomb, failure] {
+            let error = StoredResult::decode(forged.into()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
         }
     }
 

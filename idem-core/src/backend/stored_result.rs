@@ -78,6 +78,13 @@ pub(crate) fn failure_size(failure: &Failure) -> usize {
 }
 
 impl StoredResult {
+    /// Returns whether this is a response as [`encode_response`] makes it. Caches store no other
+    /// form: one that is compressed there was forged.
+    #[must_use]
+    pub fn is_plain_response(stored: &[u8]) -> bool {
+        stored.first() == Some(&RESPONSE_V1)
+    }
+
     /// Reads the stored form; body and values share its memory, unless it is compressed.
     ///
     /// # Errors
@@ -89,7 +96,14 @@ impl StoredResult {
         match take_u8(&mut bytes)? {
             RESPONSE_V1 => decode_response(bytes).map(Self::Response),
             FAILURE_V1 => decode_failure(bytes).map(Self::Failure),
-            compressed::TAG => Self::decode(compressed::unpacked(bytes)?),
+            // Only responses are compressed, and never twice.
+            compressed::TAG => {
+                let mut plain = compressed::unpacked(bytes)?;
+                match take_u8(&mut plain)? {
+                    RESPONSE_V1 => decode_response(plain).map(Self::Response),
+                    _ => Err(Error::corrupt("a compressed result is not a response")),
+                }
+            }
             tag => Err(Error::corrupt(format!(
                 "a stored result has the unknown tag {tag}; it was written by another version"
             ))),
@@ -104,7 +118,6 @@ pub(crate) fn failure_code(mut bytes: Bytes) -> Result<String> {
             let length = take_u16(&mut bytes)?;
             take_text(&mut bytes, usize::from(length))
         }
-        compressed::TAG => failure_code(compressed::unpacked(bytes)?),
         _ => Err(Error::corrupt("the stored result is not a failure")),
     }
 }
