@@ -159,7 +159,8 @@ pub(crate) fn latency(seconds: f64) -> String {
         s if s < 0.01 => format!("{:.1} ms", s * 1e3),
         s if s < 1.0 => format!("{:.0} ms", s * 1e3),
         s if s < 100.0 => format!("{s:.1} s"),
-        s => duration(Duration::from_secs_f64(s)),
+        // A page of metrics may say anything.
+        s => Duration::try_from_secs_f64(s).map_or_else(|_| "?".to_owned(), duration),
     }
 }
 
@@ -214,5 +215,8 @@ mod tests {
             (latency(0.0015), latency(2.5)),
             ("1.5 ms".into(), "2.5 s".into())
         );
+        for absurd in [1e20, f64::INFINITY, f64::NAN, f64::MAX] {
+            assert_eq!(latency(absurd), "?");
+        }
     }
 }

@@ -12,6 +12,21 @@ use super::text::samples;
 const WINDOW: Duration = Duration::from_secs(5 * 60);
 /// Most series of one page; further ones are left out.
 const MAX_SERIES: usize = 20_000;
+/// Most bounds of a histogram; further ones are left out.
+const MAX_BOUNDS: usize = 100;
+
+/// The values of labels that count by themselves. Readings are kept for minutes, so they hold no
+/// text of a page.
+const DECISIONS: [&str; 7] = [
+    "new",
+    "takeover",
+    "duplicate",
+    "failed",
+    "in_flight",
+    "conflict",
+    "unknown",
+];
+const ENDINGS: [&str; 5] = ["sealed", "failed", "released", "let_expire", "unsettled"];
 
 /// What the pages of all services say together about the last minutes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,9 +34,9 @@ pub(crate) struct Traffic {
     /// How long the window is; zero until there are two readings.
     pub(crate) window: Duration,
     /// Runs per second, by decision.
-    pub(crate) decisions: BTreeMap<String, f64>,
+    pub(crate) decisions: BTreeMap<&'static str, f64>,
     /// Claims that ended per second, by ending.
-    pub(crate) endings: BTreeMap<String, f64>,
+    pub(crate) endings: BTreeMap<&'static str, f64>,
     /// Claims lost while their work ran, in the window.
     pub(crate) lost: f64,
     /// Repeated calls of the store, in the window.
@@ -55,12 +70,37 @@ pub(crate) struct Readings {
 struct Increase {
     until: Option<Instant>,
     seconds: f64,
-    decisions: BTreeMap<String, f64>,
-    endings: BTreeMap<String, f64>,
+    decisions: BTreeMap<&'static str, f64>,
+    endings: BTreeMap<&'static str, f64>,
     /// Observations up to each bound. Bounds are positive, so their bits are in their order.
     buckets: BTreeMap<u64, f64>,
     lost: f64,
     retries: f64,
+}
+
+/// The counters that the console shows.
+const COUNTED: [&str; 4] = [
+    names::DECISIONS,
+    names::ENDINGS,
+    names::LEASE_LOSSES,
+    names::STORE_RETRIES,
+];
+
+/// Returns the known value of a label.
+fn known(values: &[&'static str], label: Option<&str>) -> &'static str {
+    let mut values = values.iter();
+    let found = label.and_then(|label| values.find(|value| **value == label));
+    found.copied().unwrap_or("other")
+}
+
+impl Increase {
+    /// Counts observations up to a bound.
+    fn count(&mut self, bound: u64, grown: f64) {
+        let is_infinite = f64::from_bits(bound).is_infinite();
+        if is_infinite || self.buckets.len() < MAX_BOUNDS || self.buckets.contains_key(&bound) {
+            *self.buckets.entry(bound).or_default() += grown;
+        }
+    }
 }
 
 impl Readings {
@@ -79,7 +119,8 @@ impl Readings {
                 continue;
             }
             let is_bucket = sample.name == bucket;
-            if !is_bucket && !sample.name.ends_with("_total") || !sample.value.is_finite() {
+            let is_counted = COUNTED.contains(&sample.name) || is_bucket;
+            if !is_counted || !(0.0..=f64::MAX).contains(&sample.value) {
                 continue;
             }
             let series = (sample.name.to_owned(), sample.series.to_owned());
@@ -90,20 +131,21 @@ impl Readings {
                     true => sample.value - before,
                     false => sample.value,
                 };
-                let labelled = |name: &str| sample.label(name).unwrap_or_default().to_owned();
                 match sample.name {
                     names::DECISIONS => {
-                        *increase.decisions.entry(labelled("decision")).or_default() += grown;
+                        let decision = known(&DECISIONS, sample.label("decision"));
+                        *increase.decisions.entry(decision).or_default() += grown;
                     }
                     names::ENDINGS => {
-                        *increase.endings.entry(labelled("ending")).or_default() += grown;
+                        let ending = known(&ENDINGS, sample.label("ending"));
+                        *increase.endings.entry(ending).or_default() += grown;
                     }
                     names::LEASE_LOSSES => increase.lost += grown,
                     names::STORE_RETRIES => increase.retries += grown,
                     _ if is_bucket => {
                         let bound = sample.label("le").and_then(|le| le.parse::<f64>().ok());
                         if let Some(bound) = bound.filter(|bound| *bound > 0.0) {
-                            *increase.buckets.entry(bound.to_bits()).or_default() += grown;
+                            increase.count(bound.to_bits(), grown);
                         }
                     }
                     _ => {}
@@ -136,10 +178,10 @@ pub(crate) fn traffic<'r>(readings: impl Iterator<Item = &'r Readings>) -> Traff
         traffic.window = traffic.window.max(Duration::from_secs_f64(seconds));
         for increase in &page.increases {
             for (decision, grown) in &increase.decisions {
-                *traffic.decisions.entry(decision.clone()).or_default() += grown / seconds;
+                *traffic.decisions.entry(decision).or_default() += grown / seconds;
             }
             for (ending, grown) in &increase.endings {
-                *traffic.endings.entry(ending.clone()).or_default() += grown / seconds;
+                *traffic.endings.entry(ending).or_default() += grown / seconds;
             }
             for (bound, grown) in &increase.buckets {
                 *buckets.entry(*bound).or_default() += grown;
@@ -160,7 +202,7 @@ pub(crate) fn traffic<'r>(readings: impl Iterator<Item = &'r Readings>) -> Traff
 /// Estimates a quantile as Prometheus' `histogram_quantile` does: evenly within a bucket.
 fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<Quantile> {
     let total = buckets.last().filter(|(bound, _)| bound.is_infinite())?.1;
-    if total <= 0.0 {
+    if total <= 0.0 || !total.is_finite() {
         return None;
     }
     let rank = share * total;
@@ -217,6 +259,43 @@ mod tests {
         assert_eq!(two.decisions["new"], 8.0);
         readings.add(&page(30, 0, 0), began + Duration::from_secs(1_000));
         assert_eq!(readings.increases.len(), 1);
+    }
+
+    #[test]
+    fn a_hostile_page_leaves_numbers_and_no_text() {
+        let (mut readings, began) = (Readings::default(), Instant::now());
+        readings.add("", began);
+        let name = "idem_first_seen_to_sealed_seconds_bucket";
+        let mut page = String::new();
+        for (le, value) in [("1e20", 1.7e308), ("+Inf", 1.7e308), ("+Inf", -1.0)] {
+            page.push_str(&format!("{name}{{o=\"{value}\",le=\"{le}\"}} {value}\n"));
+        }
+        for number in 0..4_000 {
+            page.push_str(&format!(
+                "idem_decisions_total{{decision=\"{number}\"}} 1\n\
+                 idem_other_total{{x=\"{number}\"}} 1\n\
+                 {name}{{le=\"{number}\"}} 1.7e308\n\
+                 {name}{{le=\"{number}\",a=\"b\"}} 1.7e308\n"
+            ));
+        }
+        for second in 1..3 {
+            readings.add(&page, began + Duration::from_secs(second));
+        }
+        let kept = &readings.increases[0];
+        assert_eq!(kept.decisions.keys().collect::<Vec<_>>(), [&"other"]);
+        assert!(
+            kept.buckets.len() <= MAX_BOUNDS + 1,
+            "{}",
+            kept.buckets.len()
+        );
+        let now = traffic([&readings, &readings].into_iter());
+        for quantile in [now.p50, now.p99] {
+            let seconds = match quantile {
+                Some(Quantile::Seconds(seconds) | Quantile::Above(seconds)) => seconds,
+                None => continue,
+            };
+            assert!(!crate::text::latency(seconds).is_empty());
+        }
     }
 
     #[test]
