@@ -150,11 +150,13 @@ impl Verifier {
         let contents = signature.contents(request, text)?;
         let (mut is_malformed, mut is_signed) = (true, false);
         for secret in secrets {
-            for candidate in signature.decode(&presented, secret) {
-                is_malformed = false;
-                for content in &contents {
-                    is_signed |= secret.signed(content, &candidate);
-                }
+            let candidates = signature.decode(&presented, secret);
+            if candidates.is_empty() {
+                continue;
+            }
+            is_malformed = false;
+            for content in &contents {
+                is_signed |= secret.signed(content, &candidates);
             }
         }
         match is_signed {

@@ -1,6 +1,6 @@
 //! Signatures as the providers publish them, and invalid ones.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::clock::FixedClock;
 use crate::support::request::{self as requests, request};
@@ -48,6 +48,27 @@ fn secret(provider: &Provider, name: &str) -> String {
 }
 
 const NOW: u64 = 1_700_000_000;
+
+#[test]
+fn sixteen_wrong_signatures_cost_as_much_as_one() {
+    let verifier = verifier(&Provider::stripe(), "secret");
+    let body = Bytes::from(vec![b'x'; 128 << 10]);
+    let time = |signatures: usize| {
+        let wrong = format!(",v1={}", "0".repeat(64)).repeat(signatures);
+        let delivery = Request::post("/")
+            .header("stripe-signature", format!("t={NOW}{wrong}"))
+            .body(body.clone())
+            .unwrap();
+        let once = || {
+            let began = Instant::now();
+            assert_eq!(verifier.verify(&delivery), Err(Rejection::WrongSignature));
+            began.elapsed()
+        };
+        (0..5).map(|_| once()).min().unwrap()
+    };
+    let (one, sixteen) = (time(1), time(16));
+    assert!(sixteen < one * 4, "{one:?} {sixteen:?}");
+}
 
 fn verifier(provider: &Provider, name: &str) -> Verifier {
     let verifier = Verifier::new(provider.clone(), secret(provider, name)).unwrap();
