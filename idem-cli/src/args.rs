@@ -237,7 +237,7 @@ impl KeyArgs {
     pub(crate) fn key(&self) -> crate::failure::Result<idem_core::Key> {
         match self.key.as_slice() {
             [path] => Ok(idem_core::Key::from_path(path)?),
-            [scope, operation, id] => Ok(idem_core::Key::new(scope, operation, id)?),
+            [scope, operation, id] => Ok(idem_core::Key::stored(scope, operation, id)?),
             _ => Err(crate::Failure::usage(
                 "a key is three arguments, SCOPE OPERATION ID, or one path `scope:operation:id`",
             )),

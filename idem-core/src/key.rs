@@ -41,7 +41,11 @@ impl Key {
     /// Most bytes that an id may have.
     pub const MAX_ID_BYTES: usize = 255;
 
-    /// Creates a key of these three parts, as they are.
+    /// Creates a key of these three parts, as they are, with one exception: clients choose ids, and
+    /// nobody may reach a [derived](Self::derive) key, or one that a recipe has made
+    /// ([`from_parts`](Self::from_parts), [`from_intent`](Self::from_intent)), by its name. So an id
+    /// in the form of theirs, such as `d1:` and 64 hexadecimal digits, becomes `c1:` and its
+    /// SHA-256. [`Key::stored`] takes every id as it is.
     ///
     /// # Errors
     ///
@@ -49,6 +53,21 @@ impl Key {
     /// a control character; the message names the part and the limit. For input that may be longer,
     /// see [`Key::from_parts`].
     pub fn new(
+        scope: impl AsRef<str>,
+        operation: impl AsRef<str>,
+        id: impl AsRef<str>,
+    ) -> Result<Self> {
+        let (id, made) = (id.as_ref(), made_id(id.as_ref()));
+        Self::stored(scope, operation, made.as_deref().unwrap_or(id))
+    }
+
+    /// Creates a key of the parts of an existing one, for stores and tools that read them from a
+    /// record. Never call it with an id that a client has chosen: see [`Key::new`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Key::new`].
+    pub fn stored(
         scope: impl AsRef<str>,
         operation: impl AsRef<str>,
         id: impl AsRef<str>,
@@ -148,7 +167,7 @@ impl Key {
         path
     }
 
-    /// Reads the text of [`path`](Self::path).
+    /// Reads the text of [`path`](Self::path), as [`stored`](Self::stored) does.
     ///
     /// # Errors
     ///
@@ -161,7 +180,7 @@ impl Key {
             decoded.replace("%3A", ":").replace("%25", "%")
         });
         match [parts.next(), parts.next(), parts.next(), parts.next()] {
-            [Some(scope), Some(operation), Some(id), None] => Self::new(scope, operation, id),
+            [Some(scope), Some(operation), Some(id), None] => Self::stored(scope, operation, id),
             _ => Err(Error::invalid_input(
                 "the text is not the path of a key, which is `scope:operation:id`, with `:` as `%3A` within a part",
             )),
@@ -171,6 +190,20 @@ impl Key {
     fn parts(&self) -> [&str; 3] {
         [self.scope(), self.operation(), self.id()]
     }
+}
+
+/// Returns the id in place of one that has the form of a derived key's, of a recipe's, or of this
+/// function's own.
+fn made_id(id: &str) -> Option<String> {
+    let (form, digits) = id.split_at_checked(3)?;
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_digest = digits.len() == 64 && digits.bytes().all(is_digit);
+    (is_digest && matches!(form, "c1:" | "d1:" | "p1:" | "t1:")).then(|| {
+        format!(
+            "c1:{}",
+            hex(&length_prefixed(["idem/client/1", id].map(str::as_bytes)))
+        )
+    })
 }
 
 /// Joins the parts on the stack, so that the resulting text is the only allocation.
@@ -292,7 +325,7 @@ impl Serialize for Key {
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let parts = Parts::deserialize(deserializer)?;
-        Self::new(parts.scope, parts.operation, parts.id).map_err(serde::de::Error::custom)
+        Self::stored(parts.scope, parts.operation, parts.id).map_err(serde::de::Error::custom)
     }
 }
 
@@ -376,6 +409,32 @@ mod tests {
             key("s", "o", "i")
         );
         assert!(serde_json::from_str::<Key>(r#"{"scope":"s","operation":"o","id":""}"#).is_err());
+    }
+
+    #[test]
+    fn no_client_reaches_a_derived_key_by_its_name() {
+        let base = key("s", "o", "i");
+        let of_parts = Key::from_parts("s", "o", ["i"]).unwrap();
+        let of_intent = Key::from_intent("s", Target::Id("i"), "o").unwrap();
+        for made in [
+            base.derive("x"),
+            of_parts,
+            of_intent,
+            key("s", "o", base.derive("x").id()),
+        ] {
+            let named = key("s", "o", made.id());
+            assert_ne!(named, made);
+            assert!(named.id().starts_with("c1:") && named.id().len() == 67);
+            assert_eq!(named, key("s", "o", made.id()));
+            // What comes from a store is the key itself.
+            assert_eq!(Key::stored("s", "o", made.id()).unwrap(), made);
+            assert_eq!(Key::from_path(&made.path()).unwrap(), made);
+            let text = serde_json::to_string(&made).unwrap();
+            assert_eq!(serde_json::from_str::<Key>(&text).unwrap(), made);
+        }
+        for other in ["d1:", "d1:x", "d2:", &"d".repeat(67)] {
+            assert_eq!(key("s", "o", other).id(), other);
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Key {
             ));
         }
         let digest = length_prefixed(parts.iter().map(AsRef::as_ref));
-        Self::new(scope, operation, format!("p1:{}", hex(&digest)))
+        Self::stored(scope, operation, format!("p1:{}", hex(&digest)))
     }
 
     /// Creates a key from who + target + intent: `who` becomes the scope, `intent` the operation,
@@ -79,7 +79,7 @@ impl Key {
             )));
         }
         let digest = length_prefixed([kind.as_bytes(), text.as_bytes()]);
-        Self::new(who, intent, format!("t1:{}", hex(&digest)))
+        Self::stored(who, intent, format!("t1:{}", hex(&digest)))
     }
 
     /// Creates a key from a short client-chosen [`Nonce`], per author.

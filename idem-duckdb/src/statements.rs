@@ -175,7 +175,7 @@ fn path(values: &Values<'_>) -> Result<String> {
             parameters::Value::Text(scope),
             parameters::Value::Text(operation),
             parameters::Value::Text(id),
-        ] => Ok(Key::new(*scope, *operation, *id)?.path()),
+        ] => Ok(Key::stored(*scope, *operation, *id)?.path()),
         _ => {
             let message = "the statement's key has no value";
             Err(Error::new(ErrorKind::Other, Effect::None, message))

@@ -143,7 +143,7 @@ fn key(row: &Row) -> Result<Option<Key>> {
     let [Some(scope), Some(operation), Some(id)] = parts else {
         return Ok(None);
     };
-    Ok(Key::new(scope, operation, id).ok())
+    Ok(Key::stored(scope, operation, id).ok())
 }
 
 fn summary(row: &Row, key: Key) -> Result<Option<RecordSummary>> {

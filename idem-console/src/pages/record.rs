@@ -92,7 +92,7 @@ pub(super) fn key(console: &Console, form: &Fields) -> Result<Key, Problem> {
     }
     let key = match form.filled("path") {
         Some(path) => Key::from_path(path),
-        None => Key::new(form.get("scope"), form.get("operation"), form.get("id")),
+        None => Key::stored(form.get("scope"), form.get("operation"), form.get("id")),
     };
     Ok(key?)
 }

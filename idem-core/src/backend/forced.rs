@@ -117,7 +117,7 @@ async fn claim_entry(steps: &mut dyn ForcedSteps, step: &ForcedStep) -> Result<C
 /// None for any valid key.
 pub fn audit_key(key: &Key, number: u64) -> Result<Key> {
     let id = key.derive(&format!("idem.audit/{number}"));
-    Key::new(key.scope(), AUDIT_OPERATION, id.id())
+    Key::stored(key.scope(), AUDIT_OPERATION, id.id())
 }
 
 /// Reads an audit entry; `None` for one whose step was refused.

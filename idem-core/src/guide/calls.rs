@@ -17,7 +17,8 @@
 //! `work.derive("bank")` is a key with the same scope and operation, and an id that is a hash of
 //! the run's key and the name: 67 ASCII characters, `d1:` and 64 hexadecimal digits. Each attempt
 //! of the run derives the same one. Send its [`id`](crate::Key::id) as the idempotency key of the
-//! call, and give each call of the work a name of its own.
+//! call, and give each call of the work a name of its own. A client that sends such an id does not
+//! reach the derived key: see [`Key::new`](crate::Key::new).
 //!
 //! Here the first run is cut off after the bank has charged. The takeover charges again under the
 //! same key, and the bank returns the first receipt:

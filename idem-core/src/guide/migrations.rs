@@ -60,7 +60,9 @@
 //!
 //! The ids that [`Key::derive`](crate::Key::derive), [`from_parts`](crate::Key::from_parts) and
 //! [`from_intent`](crate::Key::from_intent) make begin with the version of their form: `d1:`, `p1:`
-//! and `t1:`.
+//! and `t1:`. An id in one of these forms that a client sends, such as a derived one of another
+//! service, is another key: [`Key::new`](crate::Key::new) gives it an id that begins with `c1:`.
+//! Stores, and tools that read keys from them, use [`Key::stored`](crate::Key::stored).
 //!
 //! # Fingerprints
 //!
