@@ -74,7 +74,10 @@ use self::seals::Seals;
 /// | response | status, headers, body | | key, token |
 /// | failure | message, details | code | key, token, code |
 /// | checkpoint | data | name | key, name |
-/// | metadata | names and values | | key |
+/// | metadata | names and values, the fingerprint of the claim | | key |
+///
+/// A claim gets a record as the one of its own request only if the encrypted fingerprint is its own,
+/// whatever the record shows.
 ///
 /// A ciphertext is bound to its kind and to the listed values: elsewhere it cannot be decrypted.
 /// Keys, fingerprints, tokens, states, instants and sizes stay in clear, and so do audit entries,
@@ -149,8 +152,7 @@ impl<S> Protected<S> {
 
     /// Hashes fingerprints with a secret before they reach the store.
     ///
-    /// With keys the record also keeps the fingerprint itself, encrypted, so that answers show it.
-    /// Without keys, conflicts and [`get`](crate::IdempotencyStore::get) show the hashed one.
+    /// With keys, answers show the fingerprint itself, which the record keeps encrypted. Without keys, conflicts and [`get`](crate::IdempotencyStore::get) show the hashed one.
     #[cfg(feature = "encryption")]
     #[must_use]
     pub fn with_peppers(mut self, peppers: Peppers) -> Self {

@@ -95,7 +95,7 @@ impl<S: IdempotencyStore> Protected<S> {
             }
             ClaimOutcome::Conflict(Conflict { mut info }) => {
                 if !is_exempt(key) {
-                    self.seals.open_info(key, given, &mut info)?;
+                    self.seals.open_info(key, None, &mut info)?;
                 }
                 ClaimOutcome::Conflict(Conflict { info })
             }

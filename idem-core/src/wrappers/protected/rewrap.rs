@@ -132,8 +132,8 @@ impl<S: IdempotencyStore> Protected<S> {
             _ => false,
         };
         // Nobody can tell the key of a checkpoint from a list.
-        let is_current =
-            summary.checkpoint.is_none() && metadata_is_under(&ring.current(), &summary.metadata);
+        let is_current = summary.checkpoint.is_none()
+            && self.metadata_is_under(&ring.current(), &summary.metadata);
         if is_held {
             return Ok(if is_current {
                 Found::Current
@@ -158,7 +158,7 @@ impl<S: IdempotencyStore> Protected<S> {
     /// Returns the forms of the record under the current key; `None` when it has them.
     fn rewrapped(&self, ring: &KeyRing, key: &Key, record: Record) -> Result<Option<Rewrite>> {
         let current = ring.current();
-        let metadata_is_current = metadata_is_under(&current, &record.info().metadata);
+        let metadata_is_current = self.metadata_is_under(&current, &record.info().metadata);
         let is_under = |envelope: Option<&_>| {
             envelope.is_some_and(|envelope: &bytes::Bytes| {
                 seals::key_id(envelope) == Some(current.as_str())
@@ -166,6 +166,7 @@ impl<S: IdempotencyStore> Protected<S> {
         };
         let token = record.info().token;
         let stored = record.info().metadata.clone();
+        let shown = record.info().fingerprint;
         let limits = self.own_limits();
         let result = match record {
             // It has a new acquisition.
@@ -192,20 +193,25 @@ impl<S: IdempotencyStore> Protected<S> {
                 })
             }
         };
-        let (metadata, fingerprint) = self.seals.open_metadata(key, &stored)?;
+        let (metadata, mut fingerprint) = self.seals.open_metadata(key, &stored)?;
+        if fingerprint.is_none() {
+            self.seals.unbound()?;
+            // One that is hashed with a pepper is not the claim's own.
+            fingerprint = self.seals.peppers.is_none().then_some(shown);
+        }
         let metadata = self.seals.metadata(key, &metadata, fingerprint.as_ref())?;
         Rewrite::new(key.clone(), token, result, metadata).map(Some)
     }
-}
 
-/// Returns whether nothing in these metadata is left to encrypt under this key.
-fn metadata_is_under(current: &str, metadata: &Metadata) -> bool {
-    match envelope::in_metadata(metadata) {
-        Some(text) => {
-            let envelope = STANDARD_NO_PAD.decode(text).unwrap_or_default();
-            seals::key_id(&envelope) == Some(current)
+    /// Returns whether nothing in these metadata is left to encrypt under this key.
+    fn metadata_is_under(&self, current: &str, metadata: &Metadata) -> bool {
+        match envelope::in_metadata(metadata) {
+            Some(text) => {
+                let envelope = STANDARD_NO_PAD.decode(text).unwrap_or_default();
+                seals::key_id(&envelope) == Some(current)
+            }
+            None => metadata.is_empty() && self.seals.peppers.is_some(),
         }
-        None => metadata.is_empty(),
     }
 }
 

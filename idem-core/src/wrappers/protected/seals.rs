@@ -105,13 +105,13 @@ impl Seals {
             sealed = sealed.with_fingerprint(peppers.current(key, given));
         }
         if self.ring.is_some() {
-            let fingerprint = self.peppers.is_some().then_some(given);
-            sealed = sealed.with_metadata(self.metadata(key, request.metadata(), fingerprint)?);
+            sealed = sealed.with_metadata(self.metadata(key, request.metadata(), Some(given))?);
         }
         Ok(sealed)
     }
 
-    /// Returns the metadata as the store gets them, with the fingerprint that a pepper hides.
+    /// Returns the metadata as the store gets them, with the claim's own fingerprint: the one that
+    /// the record shows may be hashed with a pepper, or changed by somebody else.
     pub(super) fn metadata(
         &self,
         key: &Key,
@@ -280,7 +280,8 @@ impl Seals {
         Ok((metadata, fingerprint))
     }
 
-    /// Reads the common fields of a record. `given` is the fingerprint of the claim that met it.
+    /// Reads the common fields of a record. `given` is the fingerprint of a claim that gets the
+    /// record as the one of its own request: the record must have been claimed with it.
     pub(super) fn open_info(
         &self,
         key: &Key,
@@ -289,6 +290,11 @@ impl Seals {
     ) -> Result<()> {
         let (metadata, claimed) = self.open_metadata(key, &info.metadata)?;
         info.metadata = metadata;
+        match (given, claimed) {
+            (Some(given), Some(claimed)) if claimed != *given => return Err(damaged()),
+            (Some(_), None) => self.unbound()?,
+            _ => {}
+        }
         if let Some(peppers) = &self.peppers {
             let stored = info.fingerprint;
             let mut known = [given.copied(), claimed].into_iter().flatten();
@@ -296,6 +302,15 @@ impl Seals {
             info.fingerprint = own.unwrap_or(stored);
         }
         Ok(())
+    }
+
+    /// Decides about a record whose metadata do not have the fingerprint of its claim. Without keys
+    /// nobody can forge one that is hashed with a pepper.
+    pub(super) fn unbound(&self) -> Result<()> {
+        match self.peppers {
+            None => self.plain("fingerprint"),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Decides about a value that is not encrypted.

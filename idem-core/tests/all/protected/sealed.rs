@@ -3,8 +3,8 @@
 use idem_core::wrappers::Protected;
 use idem_core::wrappers::protected::PlainRecords;
 use idem_core::{
-    BatchStore, Bytes, Checkpoint, ClaimOutcome, ErrorKind, Failure, FencingToken, Finish,
-    IdempotencyStore, MemoryStore, Metadata, Record, Response,
+    BatchStore, Bytes, Checkpoint, ClaimOutcome, ClaimRequest, ErrorKind, Failure, FencingToken,
+    Fingerprint, Finish, IdempotencyStore, MemoryStore, Metadata, Record, Response,
 };
 
 use super::support::{
@@ -155,6 +155,30 @@ async fn a_ciphertext_passes_for_no_other_kind() {
     }
     bare.complete(&claim, &as_response, HOUR).await.unwrap();
     assert!(store.claim(&request("a")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_record_answers_the_request_that_claimed_it_whatever_fingerprint_it_shows() {
+    let bare = MemoryStore::new();
+    let store = under(&bare, &["k1"]);
+    let own = request("a").with_metadata(Metadata::new());
+    let claim = claimed(&store, &own).await;
+    store.complete(&claim, &response(), HOUR).await.unwrap();
+    // Somebody who writes to the table has an account, too.
+    let theirs = ClaimRequest::new(key("a"), Fingerprint::raw("theirs"));
+    let Some(Record::Completed(mut record)) = bare.get(&key("a")).await.unwrap() else {
+        panic!("not completed");
+    };
+    record.info.fingerprint = *theirs.fingerprint();
+    let met = ClaimOutcome::Completed(record.clone());
+    let error = store.reveal(&theirs, met).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    record.info.metadata = Metadata::new();
+    let met = ClaimOutcome::Completed(record);
+    let error = store.reveal(&theirs, met).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    let answer = store.claim(&own).await.unwrap();
+    assert_eq!(answer.name(), "completed");
 }
 
 #[tokio::test]
