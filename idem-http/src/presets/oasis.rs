@@ -19,8 +19,8 @@ const RESULT: HeaderName = HeaderName::from_static("repeatability-result");
 /// A request carries `Repeatability-Request-ID`, upper and lower case being the same, and
 /// `Repeatability-First-Sent`, an HTTP date; one without the other is `400`. A request that was
 /// first sent before the window, which is the retention, is `412`. `Repeatability-Client-ID` is
-/// part of the key. Method, path, query, body and all headers except `Date` and those of the
-/// connection are compared; another request with the key is `400`. Every answer has
+/// part of the key. Method, path, query, body and all headers except the two ids, `Date` and those
+/// of the connection are compared; another request with the key is `400`. Every answer has
 /// `Repeatability-Result`: `accepted`, or `rejected` with a refusal. On routes that cannot support
 /// it, set [`Requirement::Unsupported`](crate::Requirement::Unsupported): a request with a key
 /// gets `501`.
@@ -39,11 +39,22 @@ pub fn oasis() -> HttpPolicy {
         .with_key_source(key)
         .with_key_format(KeyFormat::any().ignoring_case())
         .with_key_space(|request| {
-            let client = request.parts().headers.get(CLIENT_ID);
-            let client = client.and_then(|client| client.to_str().ok());
-            vec![client.unwrap_or_default().to_ascii_lowercase()]
+            let clients = request.parts().headers.get_all(CLIENT_ID).iter();
+            // Byte by byte, so that other bytes are another client.
+            let lower = |client: &HeaderValue| {
+                let bytes = client.as_bytes().iter();
+                bytes
+                    .map(|byte| char::from(byte.to_ascii_lowercase()))
+                    .collect()
+            };
+            let clients: Vec<String> = clients.map(lower).collect();
+            match clients.is_empty() {
+                true => vec![String::new()],
+                false => clients,
+            }
         })
-        .with_fingerprint(FingerprintRecipe::request().with_headers_except([]))
+        // The ids are part of the key, where case does not count.
+        .with_fingerprint(FingerprintRecipe::request().with_headers_except([REQUEST_ID, CLIENT_ID]))
         .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
         .with_markers(Markers::none().with_result(
             RESULT,
