@@ -105,6 +105,21 @@ fn a_body_that_no_digest_covers_is_refused() {
 }
 
 #[test]
+fn a_covered_body_cannot_be_left_out_or_sent_as_a_form() {
+    let right = "a9nBmqA0ju/hNViExpshrM61xv4=";
+    let query = format!("{QUERY}&bodySHA256={DIGEST}");
+    for body in ["", "=", "&&"] {
+        for replayed in [
+            form(&query, body, right),
+            request(&query, "application/json", body, right),
+        ] {
+            let answer = verifier(URL).verify(&replayed);
+            assert_eq!(answer, Err(Rejection::WrongSignature), "{replayed:?}");
+        }
+    }
+}
+
+#[test]
 fn the_url_is_given_without_query_and_fragment() {
     for url in [
         "",
