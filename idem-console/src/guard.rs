@@ -150,6 +150,12 @@ fn refuse(console: &Console, parts: &http::request::Parts, stranger: &Stranger) 
             Problem::new(StatusCode::UNAUTHORIZED, text).into_response()
         }
         Stranger::TooOften(wait) => too_often(*wait),
+        Stranger::Remote => {
+            tracing::warn!(address = ?client.address, "refused: not of this machine");
+            let text =
+                "Without a token or a proxy's header, the console answers only this machine.";
+            Problem::new(StatusCode::FORBIDDEN, text).into_response()
+        }
         Stranger::Unproxied => {
             tracing::warn!(address = ?client.address, "refused: no proxy has named the user");
             let header = match console.options.access.as_ref().map(|access| &access.0) {

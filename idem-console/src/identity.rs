@@ -38,6 +38,8 @@ pub(crate) enum Stranger {
     TooOften(Duration),
     /// No proxy has set the header.
     Unproxied,
+    /// Without access, the request comes from another machine.
+    Remote,
 }
 
 impl Identity {
@@ -54,7 +56,10 @@ impl Identity {
             }
         };
         match console.options.access.as_ref().map(|access| &access.0) {
-            None => Ok(identity("anybody".to_owned(), None)),
+            None => match client.address.is_some_and(|address| address.is_loopback()) {
+                true => Ok(identity("anybody".to_owned(), None)),
+                false => Err(Stranger::Remote),
+            },
             Some(Proof::Header(name)) => {
                 let mut values = parts.headers.get_all(name).iter();
                 let who = values.next().and_then(|value| value.to_str().ok());
@@ -126,4 +131,42 @@ pub(crate) fn set_cookie(console: &Console, client: &Client, session: &str) -> S
         ""
     };
     format!("{SESSION}={session}; HttpOnly; SameSite=Strict; Path={path}{secure}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use axum::extract::ConnectInfo;
+    use idem_core::MemoryStore;
+
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn without_access_only_this_machine_is_let_in_whatever_host_it_names() {
+        let console = Console::new(Arc::new(MemoryStore::new()), Options::new()).unwrap();
+        for (peer, forwarded, is_let_in) in [
+            (Some("127.0.0.1:9"), None, true),
+            (Some("[::1]:9"), None, true),
+            (Some("[::ffff:127.0.0.1]:9"), None, true),
+            (Some("10.0.0.7:9"), None, false),
+            (Some("10.0.0.7:9"), Some("127.0.0.1"), false),
+            (Some("127.0.0.1:9"), Some("10.0.0.7"), false),
+            (None, None, false),
+        ] {
+            let mut request = http::Request::get("/").header("host", "127.0.0.1");
+            if let Some(address) = forwarded {
+                request = request.header("x-forwarded-for", address);
+            }
+            let (mut parts, ()) = request.body(()).unwrap().into_parts();
+            if let Some(peer) = peer {
+                let peer: SocketAddr = peer.parse().unwrap();
+                parts.extensions.insert(ConnectInfo(peer));
+            }
+            let found = Identity::of(&parts, &console, true);
+            assert_eq!(found.is_ok(), is_let_in, "{peer:?} {forwarded:?}");
+        }
+    }
 }

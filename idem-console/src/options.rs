@@ -54,7 +54,8 @@ impl Options {
         self
     }
 
-    /// Sets who may use the console. Default: everybody who reaches the address.
+    /// Sets who may use the console. Default: the people of this machine, by the address that their
+    /// requests come from. A [`router`](crate::router) has no default.
     pub fn with_access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self
@@ -151,6 +152,16 @@ impl Options {
         self.check_changes()
     }
 
+    /// Refuses a router that everybody could use who reaches the service.
+    pub(crate) fn check_mounted(&self) -> Result<()> {
+        match self.access {
+            Some(_) => Ok(()),
+            None => Err(misconfigured(
+                "a mounted console needs access by a token or by a proxy's header: it does not know who reaches the service",
+            )),
+        }
+    }
+
     pub(crate) fn check_changes(&self) -> Result<()> {
         if self.may_change && self.access.is_none() {
             return Err(misconfigured(
@@ -219,6 +230,9 @@ impl Access {
     /// Lets people in whom a proxy has authenticated: it sets this header to the user's name, and
     /// removes it from what browsers send. The header counts only from the addresses of
     /// [`with_proxies`](Options::with_proxies). Changes are recorded under that name.
+    ///
+    /// Everybody on the machine of a proxy can send the header, and so take any name. By default
+    /// that is this machine.
     ///
     /// # Errors
     ///

@@ -14,7 +14,9 @@ use crate::console::Console;
 use crate::form::MAX_FORM_BYTES;
 use crate::{Options, guard, pages, sample};
 
-/// Returns the pages of a console as a router, for a service that mounts it itself.
+/// Returns the pages of a console as a router, for a service that mounts it itself. The options must
+/// say who may use it ([`Options::with_access`]): the router does not know which machines reach the
+/// service.
 ///
 /// With [`Options::with_base_path`], merge it into the service's router. Serve that with
 /// `into_make_service_with_connect_info::<SocketAddr>()`: without the peer's address no proxy's
@@ -25,13 +27,20 @@ use crate::{Options, guard, pages, sample};
 ///
 /// # Errors
 ///
-/// `Misconfigured` where the store does not list its records, or changes are allowed without
-/// access; `Unavailable` where the system has no random numbers.
+/// `Misconfigured` where the store does not list its records, or the options have no access;
+/// `Unavailable` where the system has no random numbers.
 ///
 /// # Panics
 ///
 /// Outside of a Tokio runtime.
 pub fn router(store: Arc<dyn IdempotencyStore>, options: Options) -> Result<Router> {
+    options.check_mounted()?;
+    served(store, options)
+}
+
+/// Returns the pages for a service of them, which may have no access: then it answers only this
+/// machine.
+pub(crate) fn served(store: Arc<dyn IdempotencyStore>, options: Options) -> Result<Router> {
     let console = Arc::new(Console::new(store, options)?);
     let wanted = Arc::clone(&console.wanted);
     tokio::spawn(sample::keep_sampling(Arc::downgrade(&console), wanted));

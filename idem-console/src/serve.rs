@@ -19,7 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
-use crate::{Options, router};
+use crate::Options;
+use crate::routes::served;
 
 /// Most connections at a time; further ones wait.
 const CONNECTIONS: usize = 256;
@@ -60,7 +61,7 @@ pub async fn serve_on(
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     options.check(address).map_err(refused)?;
-    let app = router(store, options.with_address(address)).map_err(refused)?;
+    let app = served(store, options.with_address(address)).map_err(refused)?;
     tracing::info!(%address, "the console listens");
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();

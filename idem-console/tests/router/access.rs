@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::{AUTHORIZATION, HOST, RETRY_AFTER, SET_COOKIE};
 use http::{Request, StatusCode};
-use idem_console::{Access, Options, serve, serve_on};
-use idem_core::{IdempotencyStore, MemoryStore};
+use idem_console::{Access, Options, router, serve, serve_on};
+use idem_core::{ErrorKind, IdempotencyStore, MemoryStore};
 
 use crate::browser::{Browser, TOKEN, token, with_record};
 
@@ -145,7 +145,7 @@ async fn a_proxy_names_the_user_and_nobody_else_does() {
 #[tokio::test]
 async fn another_name_of_the_host_is_refused() {
     let (store, _) = with_record().await;
-    let browser = Browser::new(&store, Options::new());
+    let browser = Browser::known(&store, Options::new());
     for (host, status) in [
         ("localhost:7433", StatusCode::OK),
         ("127.0.0.1:7433", StatusCode::OK),
@@ -153,6 +153,7 @@ async fn another_name_of_the_host_is_refused() {
     ] {
         let mut request = Request::get("/")
             .header(HOST, host)
+            .header(AUTHORIZATION, format!("Bearer {TOKEN}"))
             .body(Body::empty())
             .unwrap();
         request.extensions_mut().insert(ConnectInfo(browser.peer));
@@ -166,7 +167,7 @@ async fn another_name_of_the_host_is_refused() {
 async fn a_mounted_console_stays_below_its_path() {
     let (store, _) = with_record().await;
     let options = Options::new().with_base_path("/admin/idem").unwrap();
-    let mut browser = Browser::new(&store, options);
+    let mut browser = Browser::known(&store, options);
     let service = Router::new().route("/", axum::routing::get(async || "service"));
     browser.app = service.merge(browser.app);
     assert_eq!(browser.get("/").await.text, "service");
@@ -187,6 +188,13 @@ async fn a_mounted_console_stays_below_its_path() {
     let unknown = browser.get("/admin/idem/unknown").await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
     assert!(unknown.headers.contains_key("content-security-policy"));
+}
+
+#[tokio::test]
+async fn a_router_without_access_is_not_built() {
+    let store: Arc<dyn IdempotencyStore> = Arc::new(MemoryStore::new());
+    let refused = router(store, Options::new()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Misconfigured);
 }
 
 #[tokio::test]

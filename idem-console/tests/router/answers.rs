@@ -56,7 +56,7 @@ async fn every_answer_has_the_headers() {
 #[tokio::test]
 async fn pages_have_nothing_in_line() {
     let (store, _) = with_record().await;
-    let browser = Browser::new(&store, Options::new());
+    let browser = Browser::known(&store, Options::new());
     for path in ["/", "/records", "/changes"] {
         let page = browser.get(path).await.text;
         for text in [" style=", "<style", " onclick", "javascript:", "<script>"] {
@@ -77,7 +77,7 @@ async fn hostile_keys_are_text() {
         let key = Key::new("<b>scope</b>", "<i>op</i>", id).unwrap();
         let _ = claim(&store, key).await;
     }
-    let browser = Browser::new(&store, Options::new());
+    let browser = Browser::known(&store, Options::new());
     let csrf = browser.csrf().await;
     let find = [
         ("csrf", csrf.as_str()),
@@ -163,7 +163,7 @@ async fn logs_have_neither_keys_nor_payloads_nor_the_token() {
 #[tokio::test]
 async fn a_form_is_bounded() {
     let (store, _) = with_record().await;
-    let browser = Browser::new(&store, Options::new());
+    let browser = Browser::known(&store, Options::new());
     let csrf = browser.csrf().await;
     let large = "a".repeat(40_000);
     let fields = [("csrf", csrf.as_str()), ("operation", &large)];

@@ -41,6 +41,15 @@ impl Browser {
         }
     }
 
+    /// A browser that sends the token.
+    pub(crate) fn known(store: &Arc<MemoryStore>, options: Options) -> Self {
+        let options = options.with_access(Access::token(TOKEN).unwrap());
+        let bearer = ("authorization", format!("Bearer {TOKEN}"));
+        let mut browser = Self::new(store, options);
+        browser.extra.push(bearer);
+        browser
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Page {
         let response = self.app.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();

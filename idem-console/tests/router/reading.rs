@@ -16,7 +16,7 @@ use crate::browser::{Browser, DAY, TOKEN, claim, token, with_record};
 #[tokio::test]
 async fn handles_are_not_keys_and_cannot_be_forged() {
     let (store, _) = with_record().await;
-    let browser = Browser::new(&store, Options::new());
+    let browser = Browser::known(&store, Options::new());
     let page = browser.get("/records").await;
     let handle = page.text.split("name=\"record\" value=\"").nth(1).unwrap();
     let handle = handle.split('"').next().unwrap();
@@ -30,7 +30,7 @@ async fn handles_are_not_keys_and_cannot_be_forged() {
     for forged in ["tenant:pay:order-1", "0", &handle[1..], &"0".repeat(32)] {
         assert_eq!(open(forged).await, StatusCode::GONE, "{forged}");
     }
-    let other = Browser::new(&store, Options::new());
+    let other = Browser::known(&store, Options::new());
     let csrf = other.csrf().await;
     let fields = [("csrf", csrf.as_str()), ("record", handle)];
     assert_eq!(
@@ -51,7 +51,7 @@ async fn filters_find_records_and_pages_follow_each_other() {
             store.fail(&claim, &failure, DAY).await.unwrap();
         }
     }
-    let browser = Browser::new(&store, Options::new());
+    let browser = Browser::known(&store, Options::new());
     let failed = browser.get("/records?state=failed").await;
     assert!(failed.text.contains("id-7<") && failed.text.contains("1 shown"));
     let wrong = browser.get("/records?state=nonsense").await;
@@ -100,7 +100,7 @@ async fn results_are_shown_only_where_they_may() {
         } else {
             options
         };
-        let browser = Browser::new(&store, options);
+        let browser = Browser::known(&store, options);
         let csrf = browser.csrf().await;
         let find = [("csrf", csrf.as_str()), ("path", "tenant:pay:order-1")];
         let page = browser.post("/record", &find).await;
@@ -115,7 +115,7 @@ async fn results_are_shown_only_where_they_may() {
 #[tokio::test]
 async fn only_so_many_overviews_are_renewed() {
     let (store, _) = with_record().await;
-    let browser = Browser::new(&store, Options::new());
+    let browser = Browser::known(&store, Options::new());
     let mut open = Vec::new();
     for _ in 0..32 {
         let request = browser.request(Method::GET, "/events", String::new());
@@ -135,7 +135,7 @@ async fn only_so_many_overviews_are_renewed() {
 async fn a_stream_begins_with_the_records() {
     let (store, _) = with_record().await;
     let options = Options::new().with_refresh(Duration::from_millis(100));
-    let browser = Browser::new(&store, options);
+    let browser = Browser::known(&store, options);
     let request = browser.request(Method::GET, "/events", String::new());
     let response = browser.app.clone().oneshot(request).await.unwrap();
     assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
