@@ -195,12 +195,10 @@ fn print_body(title: &str, body: &[u8], output: Output, secrets: Secrets) -> Res
         return output.line(format!("  {}: {}", title.to_lowercase(), size(body)));
     }
     output.line(format!("\n{title}"))?;
-    let pretty = serde_json::from_slice::<Value>(body);
-    let pretty = pretty.and_then(|value| serde_json::to_string_pretty(&value));
-    match (pretty, std::str::from_utf8(body)) {
-        (Ok(pretty), _) => output.line(text::lines(&pretty)),
-        (Err(_), Ok(body)) => output.line(text::lines(body)),
-        (Err(_), Err(_)) => output.line(format!(
+    // As it is stored: a reader of JSON would round numbers and drop members that occur twice.
+    match std::str::from_utf8(body) {
+        Ok(body) => output.line(text::lines(body)),
+        Err(_) => output.line(format!(
             "{} bytes that are no text; --json has them in base64",
             body.len()
         )),

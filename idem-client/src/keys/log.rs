@@ -45,7 +45,8 @@ impl Log {
     /// never returned, so never sent.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let lock = lock(path)?;
-        let file = private().append(true).open(path).map_err(unusable)?;
+        let file = private().append(true).open(path);
+        let file = file.and_then(narrowed).map_err(unusable)?;
         let text = fs::read(path).map_err(unusable)?;
         let whole = text
             .iter()
@@ -142,7 +143,7 @@ impl Log {
         }
         let new_path = beside(&self.path, ".new");
         let new = private().write(true).truncate(true).open(&new_path);
-        let mut new = new.map_err(unwritten)?;
+        let mut new = new.and_then(narrowed).map_err(unwritten)?;
         new.write_all(&text).map_err(unwritten)?;
         new.sync_all().map_err(unwritten)?;
         drop(new);
@@ -196,6 +197,26 @@ fn private() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Takes the file from everybody but its owner, where it was there before.
+#[cfg(unix)]
+fn narrowed(file: File) -> io::Result<File> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut permissions = file.metadata()?.permissions();
+    if permissions.mode() & 0o077 != 0 {
+        tracing::warn!("the file of keys was open to other users; now it is its owner's alone");
+        permissions.set_mode(permissions.mode() & !0o077);
+        file.set_permissions(permissions)?;
+    }
+    Ok(file)
+}
+
+/// On other systems the folder decides.
+#[cfg(not(unix))]
+fn narrowed(file: File) -> io::Result<File> {
+    Ok(file)
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

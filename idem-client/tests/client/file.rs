@@ -160,3 +160,25 @@ async fn a_folder_that_does_not_exist_is_explained() {
     let error = FileKeys::open(folder.path()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_others_could_read_is_its_owners_alone_once_it_is_open() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys");
+    let mode = || path.metadata().unwrap().permissions().mode() & 0o777;
+    std::fs::write(&path, "").unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
+    let keys = opened(&path).await;
+    assert_eq!(mode(), 0o600);
+    key(&keys, "a").await;
+    let new = folder.path().join("keys.new");
+    std::fs::write(&new, "").unwrap();
+    std::fs::set_permissions(&new, Permissions::from_mode(0o664)).unwrap();
+    let later = SystemTime::now() + std::time::Duration::from_secs(60);
+    assert_eq!(keys.forget_before(later).await.unwrap(), 1);
+    assert_eq!(mode(), 0o600);
+}
