@@ -189,7 +189,7 @@ impl<'a> Document<'a> {
             Some(b'{' | b'[') => (self.ends[first].at, self.ends[first].next),
             Some(b'"') => (start + string_bytes(bytes), first),
             _ => {
-                let length = bytes.iter().position(|byte| is_end(byte));
+                let length = bytes.iter().position(is_end);
                 (start + length.unwrap_or(bytes.len()), first)
             }
         };
