@@ -214,7 +214,7 @@ fn bars<const N: usize>(ages: [u64; N]) -> Vec<Bar> {
 }
 
 fn view((traffic, missing): &(Traffic, usize)) -> TrafficView {
-    let of = |rates: &std::collections::BTreeMap<String, f64>, names: &[&str]| {
+    let of = |rates: &std::collections::BTreeMap<&str, f64>, names: &[&str]| {
         let rates = names.iter().filter_map(|name| rates.get(*name));
         rates.sum::<f64>()
     };
