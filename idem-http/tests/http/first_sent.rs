@@ -45,7 +45,7 @@ async fn a_recorded_failure_stays_as_long_as_an_answer() {
         .with_retention(Duration::from_secs(3600))
         .with_failure_retention(Duration::from_millis(1));
     let app = App::new(layer(engine), |_| async {
-        panic!("the handler's own") as ()
+        panic!("the handler's own") as StatusCode
     });
     let first = app.clone();
     let panicked = tokio::spawn(async move { first.send(sent_ahead()).await });
