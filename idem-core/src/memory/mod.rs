@@ -4,9 +4,6 @@ mod admin;
 mod capabilities;
 mod clock;
 mod marks;
-#[cfg(feature = "model")]
-#[doc(hidden)]
-pub mod model;
 mod queue;
 mod row;
 mod rows;

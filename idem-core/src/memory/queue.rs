@@ -73,15 +73,6 @@ impl<T: Ord + Clone> Queue<T> {
         self.len() > FEW + 2 * counting
     }
 
-    /// Returns the entries of each line in order, and then the others.
-    #[cfg(feature = "model")]
-    pub(super) fn entries(&self) -> impl Iterator<Item = Vec<(Timestamp, T)>> {
-        let lines = self.lines.iter().map(|line| line.iter().cloned().collect());
-        let others = self.others.clone().into_sorted_vec();
-        let others = others.into_iter().map(|Reverse(entry)| entry).collect();
-        lines.chain([others])
-    }
-
     fn len(&self) -> usize {
         self.others.len() + self.lines.iter().map(VecDeque::len).sum::<usize>()
     }

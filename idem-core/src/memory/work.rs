@@ -34,15 +34,6 @@ impl Work {
         }
     }
 
-    /// Returns the bounds of a hold that checks this many entries, and may change all of them.
-    #[cfg(feature = "model")]
-    pub(super) fn of(entries: u32) -> Self {
-        Self {
-            entries,
-            changes: entries,
-        }
-    }
-
     /// Takes entry by entry. `step` returns `None` when there is no more, otherwise whether it
     /// changed something.
     pub(super) fn through(self, mut step: impl FnMut() -> Option<bool>) -> Progress {
