@@ -16,6 +16,8 @@ pub mod step;
 mod store;
 pub mod transactions;
 
+#[cfg(feature = "sea-orm")]
+pub mod sea_orm;
 #[cfg(feature = "sqlx")]
 pub mod sqlx;
 
