@@ -32,6 +32,12 @@ pub(crate) fn decode(error: SqlxError) -> Error {
     classify(error, Access::Write)
 }
 
+/// Returns whether the server only reads, as an old primary does after a failover: another
+/// connection may lead to the new one.
+pub(crate) fn only_reads(error: &SqlxError) -> bool {
+    matches!(number(error), Some(1290 | 1836))
+}
+
 /// A race that a statement has lost; the server has undone the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LostRace {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::drivers::{BoxExecutor, CallerTransaction, executor};
-use crate::error::{Access, LostRace, classify, lost_race, lost_race_of};
+use crate::error::{Access, LostRace, classify, lost_race, lost_race_of, only_reads};
 use crate::executor::MySqlExecutor;
 use crate::held::Held;
 use crate::server::Facts;
@@ -449,8 +449,13 @@ impl Stored<'_> {
         if self.connection.is_none() {
             // Boxed, because opening a connection makes a large future.
             let acquired = timeout_at(self.deadline, Box::pin(self.acquire())).await;
-            let acquired = acquired
-                .map_err(|_| Fault::Answer(Access::Read.timed_out(self.config.timeout())))?;
+            let acquired = acquired.map_err(|_| {
+                let max = match self.own {
+                    Some(own) => own.max(),
+                    None => self.pool.options().get_max_connections() as usize,
+                };
+                Fault::Answer(Access::without_connection(self.config.timeout(), max))
+            })?;
             // Nothing was sent.
             let acquired =
                 acquired.map_err(|error| Fault::Answer(classify(error, Access::Read)))?;
@@ -505,7 +510,10 @@ impl Stored<'_> {
             }
             Ok(Err(error)) => {
                 // An error that the server sent is the end of its answer.
-                self.busy = error.as_database_error().is_none();
+                self.busy = error.as_database_error().is_none() || only_reads(&error);
+                if let Some(own) = self.own {
+                    own.note(&error);
+                }
                 Err(Fault::Driver(error))
             }
             Err(_) => Err(Fault::Answer(sent.timed_out(self.config.timeout()))),

@@ -150,7 +150,7 @@ impl MySqlStore {
         let opener = Opener::new(options.clone())
             .with_set_up(move |connection| server::set_up(connection, &settings, &first));
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
-        let own = Connections::new(opener, max).map_err(at)?;
+        let own = Connections::new(opener, max, config.timeout());
         let settings: Arc<str> = settings::for_pool(&config).into();
         let pool = MySqlPoolOptions::new()
             .max_connections(MAX_CONNECTIONS)

@@ -33,6 +33,8 @@ pub(crate) enum End {
 pub(crate) struct Progress {
     /// The statement was sent, and may have had an effect.
     pub(crate) is_sent: bool,
+    /// It waits for a connection.
+    pub(crate) is_waiting: bool,
 }
 
 /// A statement, and how to run it.
@@ -60,7 +62,7 @@ impl ConnectionSource {
         self.rows_once(job, progress).await
     }
 
-    fn max_connections(&self) -> usize {
+    pub(crate) fn max_connections(&self) -> usize {
         match self {
             Self::Own(connections, _) => connections.max(),
             Self::Callers(pool) => {
@@ -73,7 +75,9 @@ impl ConnectionSource {
         match self {
             Self::Own(connections, pool) => own(connections, pool, job, progress).await,
             Self::Callers(pool) => {
+                progress.is_waiting = true;
                 let connection = pool.acquire().await?;
+                progress.is_waiting = false;
                 progress.is_sent = true;
                 // Boxed, as are statements in a transaction, to keep the futures of all operations
                 // small.
@@ -93,7 +97,9 @@ async fn own(
     job: Job<'_>,
     progress: &mut Progress,
 ) -> Rows {
+    progress.is_waiting = true;
     let mut guard = connections.acquire().await?;
+    progress.is_waiting = false;
     // Checked again after the wait: closing the pool closes the store.
     if pool.is_closed() {
         connections.close();
@@ -105,7 +111,7 @@ async fn own(
     if is_clean {
         guard.done();
     }
-    rows
+    rows.inspect_err(|error| connections.note(error))
 }
 
 /// Runs a statement on a connection of the caller's pool, which is handed back or closed as the

@@ -142,6 +142,10 @@ async fn alone(
     let under_way = if progress.is_sent { sent } else { Access::Read };
     match rows {
         Ok(rows) => rows.map_err(|error| classify(error, under_way)),
+        Err(_) if progress.is_waiting => Err(Access::without_connection(
+            config.timeout(),
+            connections.max_connections(),
+        )),
         Err(_) => Err(under_way.timed_out(config.timeout())),
     }
 }

@@ -112,7 +112,7 @@ impl PostgresStore {
             // The store reads no float, and poolers refuse the parameter.
             .extra_float_digits(None);
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
-        let connections = Connections::new(Opener::new(options.clone()), max).map_err(at)?;
+        let connections = Connections::new(Opener::new(options.clone()), max, config.timeout());
         let mut tries = 1;
         let state = loop {
             // Boxed, because it is deep.

@@ -3,12 +3,17 @@
 
 use std::future::Future;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use idem_sql::sqlx::{ConnectionGuard, Connections, Opener};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, Row, Sqlite};
 use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(10);
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -24,7 +29,7 @@ impl Fixture {
         let url = format!("sqlite:{}", folder.path().join("secret.db").display());
         let options = SqliteConnectOptions::from_str(&url)?.create_if_missing(true);
         Ok(Self {
-            connections: Connections::new(Opener::new(options), max)?,
+            connections: Connections::new(Opener::new(options), max, LIMIT),
             _folder: folder,
         })
     }
@@ -165,10 +170,94 @@ fn no_connection_is_given_out_after_the_close() -> TestResult {
 fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_slot() -> TestResult {
     run(async {
         let options = SqliteConnectOptions::from_str("sqlite:/nowhere/at/all.db")?;
-        let connections = Connections::<Sqlite>::new(Opener::new(options), 1)?;
+        let connections = Connections::<Sqlite>::new(Opener::new(options), 1, LIMIT);
         for _ in 0..3 {
             assert!(connections.acquire().await.is_err());
         }
+        Ok(())
+    })
+}
+
+/// As a proxy does that queues whom its server has no room for.
+#[test]
+fn who_waits_for_a_new_connection_gets_one_that_comes_back() -> TestResult {
+    run(async {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&opened);
+        let opener = Opener::new(SqliteConnectOptions::new()).with_set_up(move |_| {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async move {
+                match number {
+                    0 => Ok(()),
+                    _ => std::future::pending().await,
+                }
+            })
+        });
+        let connections = Connections::<Sqlite>::new(opener, 3, LIMIT);
+        let mut guard = connections.acquire().await?;
+        mark(&mut guard, "first").await?;
+        let others = (0..5).map(|_| {
+            let connections = connections.clone();
+            tokio::spawn(async move {
+                let mut guard = connections.acquire().await?;
+                let found = marks(&mut guard).await;
+                guard.done();
+                found
+            })
+        });
+        let others: Vec<_> = others.collect();
+        while opened.load(Ordering::SeqCst) < 3 {
+            tokio::task::yield_now().await;
+        }
+        guard.done();
+        for other in others {
+            assert_eq!(other.await??, ["first"]);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_connection_that_is_not_open_in_time_is_an_error_and_takes_no_slot() -> TestResult {
+    run(async {
+        let opener = Opener::new(SqliteConnectOptions::new())
+            .with_set_up(|_| Box::pin(std::future::pending()));
+        let connections = Connections::<Sqlite>::new(opener, 1, Duration::from_millis(20));
+        for _ in 0..3 {
+            let error = connections.acquire().await.err();
+            assert!(matches!(error, Some(sqlx::Error::Io(_))), "{error:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_connection_that_was_cut_takes_the_idle_ones_with_it() -> TestResult {
+    run(async {
+        let fixture = Fixture::new(3)?;
+        let mut guards = Vec::new();
+        for _ in 0..3 {
+            guards.push(fixture.acquire().await?);
+            mark(guards.last_mut().ok_or("one")?, "old").await?;
+        }
+        let cut = guards.pop();
+        for one in guards {
+            one.done();
+        }
+        let refused = sqlx::Error::Protocol("an answer of the server".to_owned());
+        fixture.connections.note(&refused);
+        let mut kept = fixture.acquire().await?;
+        assert_eq!(marks(&mut kept).await?, ["old"]);
+        kept.done();
+        let eof = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        fixture.connections.note(&eof.into());
+        drop(cut);
+        let mut new = Vec::new();
+        for _ in 0..3 {
+            new.push(fixture.acquire().await?);
+            assert!(marks(new.last_mut().ok_or("one")?).await?.is_empty());
+        }
+        assert!(fixture.is_waiting(), "there are three");
         Ok(())
     })
 }

@@ -49,7 +49,7 @@ impl Own {
     /// Nothing is opened yet. The writer's first connection creates a missing file, as the options
     /// say; no other one does: if the file is gone by then, a new empty one would answer as if
     /// nothing had happened.
-    pub(crate) fn new(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
+    pub(crate) fn new(options: SqliteConnectOptions, limit: Duration) -> Self {
         let hasty = options
             .clone()
             .busy_timeout(Duration::ZERO)
@@ -57,10 +57,10 @@ impl Own {
             .row_buffer_size(INSERTED_AT_MOST);
         let later = hasty.clone().create_if_missing(false);
         let readers = Opener::new(options.create_if_missing(false));
-        Ok(Self {
-            readers: Connections::new(readers, READERS)?,
-            writer: Connections::new(Opener::new(later).with_first(hasty), 1)?,
-        })
+        Self {
+            readers: Connections::new(readers, READERS, limit),
+            writer: Connections::new(Opener::new(later).with_first(hasty), 1, limit),
+        }
     }
 
     /// Waits for the write that is under way.

@@ -138,7 +138,7 @@ fn is_memory(url: &str) -> bool {
 async fn open(options: &SqliteConnectOptions, limit: Duration) -> Result<Own> {
     let deadline = tokio::time::Instant::now() + limit;
     loop {
-        match opened(options).await {
+        match opened(options, limit).await {
             Err(error)
                 if error.kind() == ErrorKind::Contention
                     && tokio::time::Instant::now() < deadline => {}
@@ -149,9 +149,9 @@ async fn open(options: &SqliteConnectOptions, limit: Duration) -> Result<Own> {
 }
 
 /// SQLite reports no error when it cannot switch the file to WAL mode, and leaves it as it was.
-async fn opened(options: &SqliteConnectOptions) -> Result<Own> {
+async fn opened(options: &SqliteConnectOptions, limit: Duration) -> Result<Own> {
     let at = |error| classify(error, Access::Read);
-    let own = Own::new(options.clone()).map_err(at)?;
+    let own = Own::new(options.clone(), limit);
     let mut first = own.writer.acquire().await.map_err(at)?;
     let mode: sqlx::Result<String> = sqlx::query_scalar("PRAGMA journal_mode")
         .fetch_one(connection(&mut first).map_err(at)?)

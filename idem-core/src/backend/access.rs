@@ -43,10 +43,21 @@ impl Access {
             ErrorKind::Unavailable,
             self.effect(),
             format!(
-                "no answer within {} ms; a lock is held, the server is overloaded, or the pool is \
-                 too small",
+                "no answer within {} ms; a lock is held, or the server is overloaded",
                 timeout.as_millis()
             ),
         )
+    }
+
+    /// Returns the error of an operation that got none of `max` connections in time: `Unavailable`,
+    /// without effect.
+    #[must_use]
+    pub fn without_connection(timeout: Duration, max: usize) -> Error {
+        let text = format!(
+            "no connection within {} ms: all {max} are in use, or the server or a proxy before it \
+             lets no more in; make the pool as large as they allow",
+            timeout.as_millis()
+        );
+        Error::new(ErrorKind::Unavailable, Effect::None, text)
     }
 }

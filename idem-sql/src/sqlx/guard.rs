@@ -1,41 +1,35 @@
 //! [`ConnectionGuard`]: a connection for one operation.
 
 use std::fmt;
+use std::sync::Arc;
 
-use deadpool::managed::Object;
 use sqlx::Database;
 use sqlx::pool::PoolConnection;
 
-use super::opener::Opener;
+use super::connections::{Held, Shared};
 
-/// A connection for one operation. Dropped before [`done`](Self::done), it is closed.
+/// A connection for one operation. Dropped before [`done`](Self::done), it is closed, which frees its
+/// slot for a new one; the server rolls back an open transaction.
 pub struct ConnectionGuard<DB: Database> {
-    object: Option<Object<Opener<DB>>>,
+    held: Option<Held<DB>>,
+    shared: Arc<Shared<DB>>,
 }
 
 impl<DB: Database> ConnectionGuard<DB> {
-    pub(crate) fn new(object: Object<Opener<DB>>) -> Self {
-        Self {
-            object: Some(object),
-        }
+    pub(super) fn new(held: Held<DB>, shared: Arc<Shared<DB>>) -> Self {
+        let held = Some(held);
+        Self { held, shared }
     }
 
     /// Returns the connection; `None` only for a guard that is done.
     pub fn connection(&mut self) -> Option<&mut DB::Connection> {
-        self.object.as_deref_mut()
+        Some(&mut self.held.as_mut()?.connection)
     }
 
     /// Hands the connection back for reuse: every answer on it was read to its end.
     pub fn done(mut self) {
-        drop(self.object.take());
-    }
-}
-
-/// Frees the slot for a new connection. The server rolls back an open transaction.
-impl<DB: Database> Drop for ConnectionGuard<DB> {
-    fn drop(&mut self) {
-        if let Some(object) = self.object.take() {
-            drop(Object::take(object));
+        if let Some(held) = self.held.take() {
+            self.shared.give_back(held);
         }
     }
 }

@@ -1,20 +1,10 @@
-//! [`Opener`]: makes connections, and checks them before they are used again.
+//! [`Opener`]: makes connections.
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use sqlx::{Connection, Database};
-
-/// The store pings a connection that was idle for longer before it uses it.
-const TRUSTED_IDLE: Duration = Duration::from_secs(30);
-
-/// The store replaces a connection that is older, as sqlx's own pool does. The state that a server
-/// keeps for a connection goes with it, and the name is looked up again, which may lead to another
-/// server by then.
-const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 type OptionsOf<DB> = <<DB as Database>::Connection as Connection>::Options;
 
@@ -48,6 +38,18 @@ impl<DB: Database> Opener<DB> {
         Self { first, ..self }
     }
 
+    /// Opens a connection, and sets it up.
+    pub(super) async fn open(&self) -> Result<DB::Connection, sqlx::Error> {
+        let first = self.first.lock();
+        let first = first.unwrap_or_else(PoisonError::into_inner).take();
+        let options = first.as_ref().unwrap_or(&self.options);
+        let mut connection = DB::Connection::connect_with(options).await?;
+        if let Some(set_up) = &self.set_up {
+            set_up(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
     /// Sets what is done on each new connection before it is used. Default: nothing.
     #[must_use]
     pub fn with_set_up(
@@ -63,35 +65,5 @@ impl<DB: Database> Opener<DB> {
 impl<DB: Database> fmt::Debug for Opener<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opener").finish_non_exhaustive()
-    }
-}
-
-impl<DB: Database> Manager for Opener<DB> {
-    type Type = DB::Connection;
-    type Error = sqlx::Error;
-
-    async fn create(&self) -> Result<Self::Type, Self::Error> {
-        let first = self.first.lock();
-        let first = first.unwrap_or_else(PoisonError::into_inner).take();
-        let options = first.as_ref().unwrap_or(&self.options);
-        let mut connection = DB::Connection::connect_with(options).await?;
-        if let Some(set_up) = &self.set_up {
-            set_up(&mut connection).await?;
-        }
-        Ok(connection)
-    }
-
-    async fn recycle(
-        &self,
-        connection: &mut Self::Type,
-        metrics: &Metrics,
-    ) -> RecycleResult<Self::Error> {
-        if metrics.age() > MAX_AGE {
-            return Err(RecycleError::message("the connection is old"));
-        }
-        if metrics.last_used() > TRUSTED_IDLE {
-            connection.ping().await.map_err(RecycleError::Backend)?;
-        }
-        Ok(())
     }
 }
