@@ -10,7 +10,7 @@
 //!    [`run_response`](idem_core::Idempotency::run_response) with the encoded reply runs the work;
 //! 3. [`code`] turns the error of a run into a status code.
 //!
-//! `examples/tonic` contains a server and a client.
+//! The program `grpc` of `idem-examples` is a server and a client.
 
 use http::HeaderMap;
 use idem_core::{ErrorKind, RunError};

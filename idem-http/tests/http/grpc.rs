@@ -1,47 +1,8 @@
-//! Keys in the metadata of gRPC calls, with the example.
+//! Keys in the metadata of gRPC calls.
 
 use http::HeaderMap;
 use idem_core::{Effect, Error, ErrorKind, RunError};
 use idem_http::{KeyError, grpc};
-use tokio::net::TcpListener;
-use tonic::Code;
-use tonic::transport::Channel;
-
-#[path = "../../examples/tonic/payments.rs"]
-mod example;
-
-async fn connect() -> Channel {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(example::serve(listener, example::Payments::default()));
-    let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
-    endpoint.connect().await.unwrap()
-}
-
-#[tokio::test]
-async fn a_call_that_is_repeated_gets_the_first_answer() {
-    let channel = connect().await;
-    let first = example::send(&channel, "k", "1 EUR").await.unwrap();
-    assert_eq!(first.metadata().get("idempotent-replayed"), None);
-    let retry = example::send(&channel, "\"k\"", "1 EUR").await.unwrap();
-    assert_eq!(
-        (first.get_ref(), retry.get_ref()),
-        (&"payment 1 of 1 EUR".to_owned(), first.get_ref())
-    );
-    assert!(retry.metadata().get("idempotent-replayed").is_some());
-    let other = example::send(&channel, "k2", "1 EUR").await.unwrap();
-    assert_eq!(other.get_ref(), "payment 2 of 1 EUR");
-}
-
-#[tokio::test]
-async fn a_key_with_another_message_is_refused() {
-    let channel = connect().await;
-    example::send(&channel, "k", "1 EUR").await.unwrap();
-    let status = example::send(&channel, "k", "2 EUR").await.unwrap_err();
-    assert_eq!(status.code(), Code::InvalidArgument);
-    let status = example::send(&channel, "\"k", "2 EUR").await.unwrap_err();
-    assert_eq!(status.code(), Code::InvalidArgument);
-}
 
 #[test]
 fn metadata_is_read_like_a_header() {
@@ -57,19 +18,6 @@ fn metadata_is_read_like_a_header() {
     ] {
         metadata.insert("idempotency-key", wrong.parse().unwrap());
         assert_eq!(grpc::key(&metadata), Err(expected));
-    }
-}
-
-#[test]
-fn codes_are_those_of_grpc() {
-    for (code, expected) in [
-        (grpc::INVALID_ARGUMENT, Code::InvalidArgument),
-        (grpc::ABORTED, Code::Aborted),
-        (grpc::INTERNAL, Code::Internal),
-        (grpc::UNAVAILABLE, Code::Unavailable),
-        (grpc::DATA_LOSS, Code::DataLoss),
-    ] {
-        assert_eq!(Code::from(code), expected);
     }
 }
 
