@@ -8,9 +8,9 @@ use actix_web::{App as ActixApp, HttpMessage, HttpRequest, HttpResponse, test, w
 use http::HeaderValue;
 use idem_actix::{IdempotencyMiddleware, RequestScope};
 use idem_core::{Idempotency, MemoryStore, Work};
-use idem_http::{ProblemType, ScopeError};
+use idem_http::{HttpPolicy, ProblemType, ScopeError};
 
-use crate::support::{App, post, without};
+use crate::support::{App, Received, layer, post, without};
 
 #[derive(Clone)]
 struct Account(String);
@@ -131,4 +131,16 @@ async fn extensions_and_path_parameters_survive_in_both_directions() {
         let answer = test::call_and_read_body(&app, request.to_request()).await;
         assert_eq!(answer, "7");
     }
+}
+
+#[tokio::test]
+async fn the_handler_finds_its_run_in_the_request() {
+    let app = App::new(layer(HttpPolicy::ietf()), |received: Received| async move {
+        let extensions = received.request.extensions();
+        let work = extensions.get::<Work>().unwrap();
+        assert!(!work.is_lost() && work.attempts() == 1);
+        format!("{} {}", work.key().id(), work.derive("bank").id())
+    });
+    let answer = app.send(post("k-1", "{}")).await;
+    assert!(answer.text().starts_with("k-1 d1:"), "{}", answer.text());
 }

@@ -10,23 +10,27 @@
 
 #[path = "../../../idem-http/tests/http/draft.rs"]
 mod draft;
+#[path = "../../../idem-http/tests/http/engine.rs"]
+mod engine;
 #[path = "../../../idem-http/tests/http/keys.rs"]
 mod keys;
 #[path = "../../../idem-http/tests/http/policies.rs"]
 mod policies;
+#[path = "../../../idem-http/tests/http/replays.rs"]
+mod replays;
 #[path = "../../../idem-http/tests/http/scopes.rs"]
 mod scopes;
+#[path = "../../../idem-http/tests/http/shared.rs"]
+mod shared;
 #[path = "../../../idem-http/tests/http/statuses.rs"]
 mod statuses;
 
-mod engine;
 mod extensions;
 mod failures;
 mod faults;
 mod limits;
 mod loopback;
 mod passing;
-mod replays;
 mod routes;
 mod store;
 mod support;

@@ -3,38 +3,22 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
 
 use actix_web::body::{BoxBody, to_bytes};
 use actix_web::dev::Service;
 use actix_web::{Error, HttpRequest, HttpResponse, HttpServer, test, web};
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use idem_actix::IdempotencyMiddleware;
-use idem_core::{Idempotency, MemoryStore};
-use idem_http::{HttpPolicy, IdempotencyLayer, ProblemType};
-use serde_json::Value;
+use idem_http::IdempotencyLayer;
 use tokio::sync::{mpsc, oneshot};
 
-/// In these tests a header stands for the authentication's result.
-pub(crate) fn account(parts: &Parts) -> Option<String> {
-    let account = parts.headers.get("x-account")?;
-    account.to_str().ok().map(str::to_owned)
-}
-
-pub(crate) fn layer_on(idempotency: Idempotency) -> IdempotencyLayer {
-    IdempotencyLayer::new(idempotency, account)
-}
-
-pub(crate) fn layer(policy: HttpPolicy) -> IdempotencyLayer {
-    layer_on(Idempotency::new(MemoryStore::new())).with_policy(policy)
-}
+pub(crate) use crate::shared::*;
 
 /// A request in the handler.
 pub(crate) struct Received {
@@ -242,14 +226,6 @@ pub(crate) async fn send_to(
     })
 }
 
-/// A response that was read to its end.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 impl Answer {
     async fn of(response: HttpResponse<BoxBody>) -> Self {
         let mut headers = HeaderMap::new();
@@ -263,37 +239,23 @@ impl Answer {
             body: to_bytes(response.into_body()).await.unwrap(),
         }
     }
+}
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        Some(self.headers.get(name)?.to_str().unwrap())
+/// Answers `201` with these headers and this body.
+pub(crate) fn created<const N: usize>(
+    headers: [(HeaderName, &'static str); N],
+    body: Vec<u8>,
+) -> HttpResponse {
+    let mut response = HttpResponse::Created();
+    for (name, value) in headers {
+        response.append_header((name.as_str(), value));
     }
+    response.body(body)
+}
 
-    pub(crate) fn is_replayed(&self) -> bool {
-        self.header("idempotent-replayed") == Some("true")
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-
-    /// Returns the problem, after checking what every problem has.
-    #[track_caller]
-    pub(crate) fn problem(&self, kind: ProblemType) -> Value {
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json")
-        );
-        let problem: Value = serde_json::from_slice(&self.body).unwrap();
-        assert_eq!(problem["type"], kind.uri());
-        assert_eq!(problem["title"], kind.title());
-        assert_eq!(problem["status"], self.status.as_u16());
-        assert!(
-            problem["detail"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty())
-        );
-        problem
-    }
+/// Answers `204`.
+pub(crate) fn no_content() -> HttpResponse {
+    HttpResponse::NoContent().finish()
 }
 
 /// A `POST` of JSON to `/orders` by the account `a`, with this key.
@@ -315,44 +277,4 @@ pub(crate) fn request(
         .header("idempotency-key", key)
         .body(Full::from(body))
         .unwrap()
-}
-
-/// Removes the header of this name.
-pub(crate) fn without(mut request: Request<Full<Bytes>>, name: &str) -> Request<Full<Bytes>> {
-    request.headers_mut().remove(name);
-    request
-}
-
-/// Adds the headers of OASIS and Azure, with this id.
-pub(crate) fn repeatable(request: Request<Full<Bytes>>, id: &str) -> Request<Full<Bytes>> {
-    static SENT: LazyLock<String> = LazyLock::new(|| httpdate::fmt_http_date(SystemTime::now()));
-    let request = with(request, "repeatability-request-id", id);
-    with(request, "repeatability-first-sent", &SENT)
-}
-
-/// Sets this header.
-pub(crate) fn with(
-    mut request: Request<Full<Bytes>>,
-    name: &'static str,
-    value: &str,
-) -> Request<Full<Bytes>> {
-    request.headers_mut().insert(name, value.parse().unwrap());
-    request
-}
-
-/// Waits for a condition that must come true.
-pub(crate) async fn until<F, Fut>(condition: F)
-where
-    F: Fn() -> Fut + Send + Sync,
-    Fut: Future<Output = bool> + Send,
-{
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let limit = Duration::from_secs(20);
-    tokio::time::timeout(limit, waiting)
-        .await
-        .expect("it came in time");
 }

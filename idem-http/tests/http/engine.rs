@@ -1,12 +1,12 @@
-//! The engine's own policy behind the layer.
+//! The engine's own policy behind the layer or middleware.
 
 use std::time::Duration;
 
 use http::StatusCode;
-use idem_core::{BusyPolicy, Idempotency, MemoryStore, Policy, Work};
-use idem_http::{HttpPolicy, ProblemType};
+use idem_core::{BusyPolicy, Idempotency, MemoryStore, Policy};
+use idem_http::ProblemType;
 
-use crate::support::{App, layer, layer_on, post, until};
+use crate::support::{App, layer_on, post, until};
 
 fn slow(policy: Policy, pause: Duration) -> App {
     let idempotency = Idempotency::new(MemoryStore::new()).with_policy(policy);
@@ -79,18 +79,4 @@ async fn a_client_that_goes_away_while_it_waits_waits_no_more() {
     waiter.abort();
     until(async || probe().await.is_err()).await;
     assert_eq!(app.runs(), 1);
-}
-
-#[tokio::test]
-async fn the_handler_finds_its_run_in_the_request() {
-    let app = App::new(
-        layer(HttpPolicy::ietf()),
-        |request: axum::extract::Request| async move {
-            let work = request.extensions().get::<Work>().unwrap();
-            assert!(!work.is_lost() && work.attempts() == 1);
-            format!("{} {}", work.key().id(), work.derive("bank").id())
-        },
-    );
-    let answer = app.send(post("k-1", "{}")).await;
-    assert!(answer.text().starts_with("k-1 d1:"), "{}", answer.text());
 }

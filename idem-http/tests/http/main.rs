@@ -23,6 +23,7 @@ mod raw;
 mod replays;
 mod routes;
 mod scopes;
+mod shared;
 mod statuses;
 mod store;
 mod support;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::post;
 use http::StatusCode;
-use idem_core::{Idempotency, IdempotencyStore, Key, MemoryStore};
+use idem_core::{Idempotency, IdempotencyStore, Key, MemoryStore, Work};
 use idem_http::{HttpPolicy, ProblemType, Requirement};
 use tower::ServiceExt;
 
@@ -96,4 +96,18 @@ async fn the_operation_can_be_made_of_the_request() {
     let answer = app.send(request("POST", "/orders", "k", "{}")).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     answer.problem(ProblemType::Misconfigured);
+}
+
+#[tokio::test]
+async fn the_handler_finds_its_run_in_the_request() {
+    let app = App::new(
+        layer_on(Idempotency::new(MemoryStore::new())),
+        |request: axum::extract::Request| async move {
+            let work = request.extensions().get::<Work>().unwrap();
+            assert!(!work.is_lost() && work.attempts() == 1);
+            format!("{} {}", work.key().id(), work.derive("bank").id())
+        },
+    );
+    let answer = app.send(request("POST", "/orders", "k-1", "{}")).await;
+    assert!(answer.text().starts_with("k-1 d1:"), "{}", answer.text());
 }

@@ -3,34 +3,18 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
-use http::request::Parts;
-use http::{HeaderMap, StatusCode};
-use idem_core::{Idempotency, MemoryStore};
-use idem_http::{HttpPolicy, IdempotencyLayer, ProblemType};
-use serde_json::Value;
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use http::{HeaderName, StatusCode};
+use idem_http::IdempotencyLayer;
 use tower::ServiceExt;
 
-/// In these tests a header stands for the authentication's result.
-pub(crate) fn account(parts: &Parts) -> Option<String> {
-    let account = parts.headers.get("x-account")?;
-    account.to_str().ok().map(str::to_owned)
-}
-
-pub(crate) fn layer_on(idempotency: Idempotency) -> IdempotencyLayer {
-    IdempotencyLayer::new(idempotency, account)
-}
-
-pub(crate) fn layer(policy: HttpPolicy) -> IdempotencyLayer {
-    layer_on(Idempotency::new(MemoryStore::new())).with_policy(policy)
-}
+pub(crate) use crate::shared::*;
 
 /// A service that counts what it handles.
 #[derive(Clone)]
@@ -101,14 +85,6 @@ impl App {
     }
 }
 
-/// A response that was read to its end.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 impl Answer {
     pub(crate) async fn read(response: Response) -> Self {
         let (parts, body) = response.into_parts();
@@ -118,37 +94,19 @@ impl Answer {
             body: to_bytes(body, usize::MAX).await.unwrap(),
         }
     }
+}
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        Some(self.headers.get(name)?.to_str().unwrap())
-    }
+/// Answers `201` with these headers and this body.
+pub(crate) fn created<const N: usize>(
+    headers: [(HeaderName, &'static str); N],
+    body: Vec<u8>,
+) -> impl IntoResponse {
+    (StatusCode::CREATED, AppendHeaders(headers), body)
+}
 
-    pub(crate) fn is_replayed(&self) -> bool {
-        self.header("idempotent-replayed") == Some("true")
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-
-    /// Returns the problem, after checking what every problem has.
-    #[track_caller]
-    pub(crate) fn problem(&self, kind: ProblemType) -> Value {
-        assert_eq!(
-            self.header("content-type"),
-            Some("application/problem+json")
-        );
-        let problem: Value = serde_json::from_slice(&self.body).unwrap();
-        assert_eq!(problem["type"], kind.uri());
-        assert_eq!(problem["title"], kind.title());
-        assert_eq!(problem["status"], self.status.as_u16());
-        assert!(
-            problem["detail"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty())
-        );
-        problem
-    }
+/// Answers `204`.
+pub(crate) fn no_content() -> impl IntoResponse {
+    StatusCode::NO_CONTENT
 }
 
 /// A `POST` of JSON to `/orders` by the account `a`, with this key.
@@ -165,40 +123,4 @@ pub(crate) fn request(method: &str, path: &str, key: &str, body: &'static str) -
         .header("idempotency-key", key)
         .body(Body::from(body))
         .unwrap()
-}
-
-/// Removes the header of this name.
-pub(crate) fn without(mut request: Request, name: &str) -> Request {
-    request.headers_mut().remove(name);
-    request
-}
-
-/// Sets this header.
-pub(crate) fn with(mut request: Request, name: &'static str, value: &str) -> Request {
-    request.headers_mut().insert(name, value.parse().unwrap());
-    request
-}
-
-/// Adds the headers of OASIS and Azure, with this id.
-pub(crate) fn repeatable(request: Request, id: &str) -> Request {
-    static SENT: LazyLock<String> = LazyLock::new(|| httpdate::fmt_http_date(SystemTime::now()));
-    let request = with(request, "repeatability-request-id", id);
-    with(request, "repeatability-first-sent", &SENT)
-}
-
-/// Waits for a condition that must come true.
-pub(crate) async fn until<F, Fut>(condition: F)
-where
-    F: Fn() -> Fut + Send + Sync,
-    Fut: Future<Output = bool> + Send,
-{
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let limit = Duration::from_secs(20);
-    tokio::time::timeout(limit, waiting)
-        .await
-        .expect("it came in time");
 }

@@ -6,6 +6,8 @@ mod orders;
 mod reads;
 mod schema;
 mod sessions;
+#[path = "../../../idem-postgres/tests/cases/shared.rs"]
+mod shared;
 mod sweeps;
 mod transactions;
 mod waits;
@@ -61,14 +63,11 @@ pub(crate) const ALL: &[Case] = &[
     sessions::HOSTILE_SESSIONS_OF_A_POOL_ANSWER_THE_SAME,
     sessions::A_COLUMNS_TYPE_MAY_CHANGE_UNDER_A_CONNECTION,
     sessions::A_TOKEN_AT_THE_END_OF_ITS_RANGE_IS_NAMED,
-    transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
     transactions::SERIALIZABLE_TRANSACTIONS_ARE_REPEATED_AS_A_WHOLE,
-    transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
     transactions::LEASES_END_DURING_A_LONG_TRANSACTION,
     transactions::AN_OLD_SNAPSHOT_HIDES_NOTHING_FROM_A_CLAIM,
     transactions::AN_OLD_SNAPSHOT_HIDES_NOTHING_FROM_A_COMPLETION,
-    transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
     waits::A_CLAIM_BESIDE_THE_TRANSACTION_THAT_CLAIMED_IS_CONTENDED,
     waits::A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER,
     waits::A_TRANSACTION_BESIDE_ANOTHER_IS_CONTENDED,

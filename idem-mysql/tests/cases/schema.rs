@@ -1,11 +1,12 @@
 //! Migration, names and privileges.
 
 use idem_conformance::{Case, CaseResult, Context, migration};
-use idem_core::{Advance, BoxError, ErrorKind, IdempotencyStore, WatermarkStore};
+use idem_core::{BoxError, ErrorKind, IdempotencyStore};
 use idem_mysql::{Config, MySqlStore, schema_sql};
 use sqlx::mysql::MySqlPoolOptions;
 
-use super::case;
+use super::transactions::quoted;
+use super::{case, shared};
 use crate::support::{self, MySqlHarness};
 
 pub(super) const SIXTEEN_PROCESSES_MIGRATE_AT_ONCE: Case =
@@ -26,7 +27,11 @@ pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_r
 pub(super) const AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE: Case = case(
     12,
     "an_installation_without_watermarks_gets_their_table",
-    |cx| Box::pin(an_installation_without_watermarks_gets_their_table(cx)),
+    |cx| {
+        Box::pin(shared::an_installation_without_watermarks_gets_their_table(
+            cx,
+        ))
+    },
 );
 pub(super) const WHAT_THE_STATEMENTS_NEED_IS_COMPARED: Case =
     case(11, "what_the_statements_need_is_compared", |cx| {
@@ -102,52 +107,10 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
 }
 
 async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
-    let harness = support::harness(cx)?;
     let comment = "idem records, schema version 2";
-    let table = format!("`{}`.idem_records", cx.namespace());
-    harness
-        .execute(format!("ALTER TABLE {table} COMMENT = '{comment}'"))
-        .await?;
-    let store = harness.store(cx.namespace()).await?;
-    for error in [
-        store.migrate().await.unwrap_err(),
-        store.verify().await.unwrap_err(),
-    ] {
-        migration::is_misconfigured(&error, "upgrade the crate");
-    }
-    Ok(())
-}
-
-/// An installation from before watermarks gets their table, and keeps its records.
-async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
-    let harness = support::harness(cx)?;
-    let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
-    let drop = format!("DROP TABLE `{}`.idem_records_watermarks", cx.namespace());
-    harness.execute(drop).await?;
-    let store = harness.store(cx.namespace()).await?;
-    let source = cx.key("source");
-    let hour = std::time::Duration::from_secs(3600);
-    let errors = [
-        store.verify().await.unwrap_err(),
-        store.advance(&source, 1, hour).await.unwrap_err(),
-        store.watermark(&source).await.unwrap_err(),
-        store.delete_expired_watermarks(1).await.unwrap_err(),
-    ];
-    for error in errors {
-        migration::is_misconfigured(&error, "migrate()");
-    }
-    let mut migrations = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let store = store.clone();
-        migrations.spawn(async move { store.migrate().await });
-    }
-    for migrated in migrations.join_all().await {
-        migrated?;
-    }
-    store.verify().await?;
-    assert_eq!(store.advance(&source, 1, hour).await?, Advance::Advanced);
-    store.release(&claim).await?;
-    Ok(())
+    let table = quoted(cx, "idem_records");
+    shared::a_later_schema_is_refused(cx, format!("ALTER TABLE {table} COMMENT = '{comment}'"))
+        .await
 }
 
 /// Each change, and the text that the error has to contain.

@@ -4,6 +4,7 @@ mod bounded;
 mod defaults;
 mod reads;
 mod schema;
+mod shared;
 mod transactions;
 mod waits;
 mod wakes;
@@ -36,13 +37,9 @@ pub(crate) const ALL: &[Case] = &[
     defaults::A_TOKEN_AT_ITS_END_IS_NAMED_AND_HURTS_NO_NEIGHBOUR,
     defaults::TIME_OUTS_OF_THE_SERVER_DO_NOT_HIDE_WHAT_HAPPENED,
     defaults::WHAT_IS_WRONG_WITH_A_TABLE_IS_NAMED,
-    transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
-    transactions::A_CLAIM_IN_A_TRANSACTION_IS_TOLD_THE_SAME,
     transactions::SERIALIZABLE_TRANSACTIONS_ARE_REPEATED_AS_A_WHOLE,
-    transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
     transactions::LEASES_END_DURING_A_LONG_TRANSACTION,
-    transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
     waits::A_CLAIM_BESIDE_THE_TRANSACTION_THAT_CLAIMED_IS_TOLD_ITS_END,
     waits::A_CALLERS_LOCK_TIMEOUT_IS_AS_BEFORE,
     waits::TRANSACTIONS_ARE_REPEATED_UNTIL_THE_KEY_IS_FREE,

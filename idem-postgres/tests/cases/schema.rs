@@ -1,12 +1,11 @@
 //! Migration, names and privileges.
 
 use idem_conformance::{Case, CaseResult, Context, migration};
-use idem_core::{
-    Advance, BatchStore, BoxError, ErrorKind, IdempotencyStore, Response, WatermarkStore,
-};
+use idem_core::{BatchStore, BoxError, ErrorKind, IdempotencyStore, Response};
 use idem_postgres::{Config, PostgresStore, schema_sql};
 
-use super::{case, direct};
+use super::transactions::quoted;
+use super::{case, direct, shared};
 use crate::support::{self, PostgresHarness};
 
 pub(super) const SIXTEEN_PROCESSES_MIGRATE_AT_ONCE: Case =
@@ -31,7 +30,11 @@ pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_r
 pub(super) const AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE: Case = case(
     12,
     "an_installation_without_watermarks_gets_their_table",
-    |cx| Box::pin(an_installation_without_watermarks_gets_their_table(cx)),
+    |cx| {
+        Box::pin(shared::an_installation_without_watermarks_gets_their_table(
+            cx,
+        ))
+    },
 );
 pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_are_enough", |cx| {
     Box::pin(four_privileges_are_enough(cx))
@@ -137,52 +140,9 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
 }
 
 async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
-    let harness = support::harness(cx)?;
     let comment = "idem records, schema version 2";
-    let table = format!("\"{}\".idem_records", cx.namespace());
-    harness
-        .execute(format!("COMMENT ON TABLE {table} IS '{comment}'"))
-        .await?;
-    let store = harness.store(cx.namespace()).await?;
-    for error in [
-        store.migrate().await.unwrap_err(),
-        store.verify().await.unwrap_err(),
-    ] {
-        migration::is_misconfigured(&error, "upgrade the crate");
-    }
-    Ok(())
-}
-
-/// An installation from before watermarks gets their table, and keeps its records.
-async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
-    let harness = support::harness(cx)?;
-    let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
-    let drop = format!("DROP TABLE \"{}\".idem_records_watermarks", cx.namespace());
-    harness.execute(drop).await?;
-    let store = harness.store(cx.namespace()).await?;
-    let source = cx.key("source");
-    let hour = std::time::Duration::from_secs(3600);
-    let errors = [
-        store.verify().await.unwrap_err(),
-        store.advance(&source, 1, hour).await.unwrap_err(),
-        store.watermark(&source).await.unwrap_err(),
-        store.delete_expired_watermarks(1).await.unwrap_err(),
-    ];
-    for error in errors {
-        migration::is_misconfigured(&error, "migrate()");
-    }
-    let mut migrations = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let store = store.clone();
-        migrations.spawn(async move { store.migrate().await });
-    }
-    for migrated in migrations.join_all().await {
-        migrated?;
-    }
-    store.verify().await?;
-    assert_eq!(store.advance(&source, 1, hour).await?, Advance::Advanced);
-    store.release(&claim).await?;
-    Ok(())
+    let table = quoted(cx, "idem_records");
+    shared::a_later_schema_is_refused(cx, format!("COMMENT ON TABLE {table} IS '{comment}'")).await
 }
 
 /// A role that may SELECT, INSERT, UPDATE and DELETE can do everything except migrate.

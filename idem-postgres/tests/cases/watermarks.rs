@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{Advance, Checkpoint, CheckpointStore, ErrorKind, WatermarkStore};
-use sqlx::{AssertSqlSafe, PgTransaction, Row};
+use idem_core::{Advance, ErrorKind, WatermarkStore};
+use sqlx::{PgTransaction, Row};
 
-use super::case;
+use super::{case, shared};
 use crate::support;
 
 pub(super) const MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER: Case =
     case(12, "mark_and_business_row_commit_together", |cx| {
-        Box::pin(mark_and_business_row_commit_together(cx))
+        Box::pin(shared::mark_and_business_row_commit_together(cx))
     });
 pub(super) const AN_ADVANCE_BESIDE_A_TRANSACTION_IS_TOLD_ITS_END: Case =
     case(1, "an_advance_beside_a_transaction_is_told_its_end", |cx| {
@@ -27,53 +27,6 @@ pub(super) const NO_MARK_IS_LOOKED_FOR_BY_A_SCAN: Case =
     });
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// A mark, a checkpoint and the event's row are all stored, or none of them.
-async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
-    let harness = support::harness(cx)?;
-    let events = format!("\"{}\".events", cx.namespace());
-    harness
-        .execute(format!("CREATE TABLE {events} (version bigint)"))
-        .await?;
-    let store = harness.store(cx.namespace()).await?;
-    let (source, claim) = (
-        cx.key("source"),
-        cx.claim(&cx.request(&cx.key("one"))).await?,
-    );
-    let (half, more) = (Checkpoint::new("half", "")?, Checkpoint::new("more", "")?);
-    store.checkpoint(&claim, &half).await?;
-    for commits in [false, true] {
-        let mut transaction = store.pool().begin().await?;
-        let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-        assert_eq!(returned, Advance::Advanced);
-        let insert = format!("INSERT INTO {events} VALUES (5)");
-        let insert = sqlx::query(AssertSqlSafe(insert)).persistent(false);
-        insert.execute(&mut *transaction).await?;
-        store.checkpoint_in(&mut transaction, &claim, &more).await?;
-        let (mark, last) = match commits {
-            true => {
-                transaction.commit().await?;
-                (Some(5), &more)
-            }
-            false => {
-                transaction.rollback().await?;
-                (None, &half)
-            }
-        };
-        assert_eq!(store.watermark(&source).await?, mark);
-        assert_eq!(store.last_checkpoint(&claim).await?.as_ref(), Some(last));
-        let count = format!("SELECT count(*) FROM {events}");
-        let mut transaction = store.pool().begin().await?;
-        let count = sqlx::query(AssertSqlSafe(count)).persistent(false);
-        let rows: i64 = count.fetch_one(&mut *transaction).await?.try_get(0)?;
-        assert_eq!(rows, i64::from(commits), "rows");
-        transaction.rollback().await?;
-    }
-    let mut transaction = store.pool().begin().await?;
-    let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-    assert_eq!(returned, Advance::Unchanged);
-    Ok(transaction.rollback().await?)
-}
 
 /// A caller that advances a source which an open transaction has advanced repeats the call until
 /// that ends, and gets the true answer.

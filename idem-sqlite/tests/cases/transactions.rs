@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use idem_conformance::cancel::polled;
-use idem_conformance::{Case, CaseResult, Context, described};
-use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Record, Response};
+use idem_conformance::{Case, CaseResult, Context};
+use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Response};
 use idem_sqlite::{Config, SqliteStore, Transactions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{Row, SqliteTransaction};
@@ -12,30 +11,13 @@ use sqlx::{Row, SqliteTransaction};
 use super::case;
 use crate::support;
 
-pub(super) const RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER: Case =
-    case(12, "record_and_business_row_commit_together", |cx| {
-        Box::pin(record_and_business_row_commit_together(cx))
-    });
 pub(super) const A_ROLLBACK_LEAVES_NEITHER: Case = case(12, "a_rollback_leaves_neither", |cx| {
     Box::pin(a_rollback_leaves_neither(cx))
 });
-pub(super) const A_CLAIM_IN_A_TRANSACTION_IS_TOLD_THE_SAME: Case =
-    case(1, "a_claim_in_a_transaction_is_told_the_same", |cx| {
-        Box::pin(a_claim_in_a_transaction_is_told_the_same(cx))
-    });
-pub(super) const A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK: Case =
-    case(5, "a_lost_claim_rolls_the_business_row_back", |cx| {
-        Box::pin(a_lost_claim_rolls_the_business_row_back(cx))
-    });
 pub(super) const TRANSACTIONS_THAT_MEET_A_LOCK_ARE_REPEATED: Case =
     case(1, "transactions_that_meet_a_lock_are_repeated", |cx| {
         Box::pin(transactions_that_meet_a_lock_are_repeated(cx))
     });
-pub(super) const A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN: Case = case(
-    13,
-    "a_transaction_dropped_at_any_poll_is_not_left_open",
-    |cx| Box::pin(a_transaction_dropped_at_any_poll_is_not_left_open(cx)),
-);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -102,22 +84,6 @@ impl Shop {
     }
 }
 
-async fn record_and_business_row_commit_together(cx: &Context) -> CaseResult {
-    let shop = Shop::open(cx).await?;
-    let request = cx.request(&cx.key("one"));
-    assert_eq!(shop.pay_once(&request).await?.name(), "acquired");
-    assert_eq!(
-        shop.pay_once(&cx.request(request.key())).await?.name(),
-        "completed"
-    );
-    assert_eq!(shop.paid().await?.0, 1);
-    assert!(matches!(
-        cx.store().get(request.key()).await?,
-        Some(Record::Completed(_))
-    ));
-    Ok(())
-}
-
 async fn a_rollback_leaves_neither(cx: &Context) -> CaseResult {
     let shop = Shop::open(cx).await?;
     let request = cx.request(&cx.key("one"));
@@ -137,34 +103,6 @@ async fn a_rollback_leaves_neither(cx: &Context) -> CaseResult {
     assert_eq!(cx.store().get(request.key()).await?, None);
     let other = shop.pay_once(&cx.other_request(request.key())).await?;
     assert_eq!(other.name(), "acquired");
-    Ok(())
-}
-
-async fn a_lost_claim_rolls_the_business_row_back(cx: &Context) -> CaseResult {
-    let shop = Shop::open(cx).await?;
-    let key = cx.key("one");
-    let lost = cx.stale_claim(&cx.request(&key)).await?;
-    cx.hold(&cx.request(&key)).await?;
-    let mut attempts = shop.transactions.attempts();
-    let mut transaction = attempts.begin().await?;
-    Shop::pay(&mut transaction, "one".to_owned()).await?;
-    let response = Response::new(201, "paid");
-    let completed = shop
-        .store
-        .complete_in(&mut transaction, &lost, &response, HOUR)
-        .await;
-    assert!(
-        completed
-            .as_ref()
-            .is_err_and(idem_core::Error::is_claim_lost)
-    );
-    assert!(
-        attempts
-            .finish(transaction, completed)
-            .await
-            .is_some_and(|result| result.is_err())
-    );
-    assert_eq!(shop.paid().await?.0, 0);
     Ok(())
 }
 
@@ -203,41 +141,5 @@ async fn transactions_that_meet_a_lock_are_repeated(cx: &Context) -> CaseResult 
         (KEYS as i64, KEYS as i64),
         "rows, and their running total"
     );
-    Ok(())
-}
-
-/// A transaction left open would keep the write lock for ever.
-async fn a_transaction_dropped_at_any_poll_is_not_left_open(cx: &Context) -> CaseResult {
-    let shop = Shop::open(cx).await?;
-    for polls in 0.. {
-        let request = cx.request(&cx.key(format!("dropped-{polls}")));
-        let finished = polled(shop.pay_once(&request), polls).await;
-        cx.hold(&cx.request(&cx.key(format!("after-{polls}"))))
-            .await?;
-        let record = cx.store().get(request.key()).await?;
-        assert!(
-            matches!(record, None | Some(Record::Completed(_))),
-            "half of it is there"
-        );
-        if finished.is_some() {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-async fn a_claim_in_a_transaction_is_told_the_same(cx: &Context) -> CaseResult {
-    let store = support::store(cx.namespace()).await?;
-    for expected in cx.claims_in_every_state("in a transaction").await? {
-        let mut transaction = store.pool().begin_with("BEGIN IMMEDIATE").await?;
-        let outcome = store.claim_in(&mut transaction, &expected.request).await?;
-        transaction.commit().await?;
-        assert_eq!(
-            described(&outcome),
-            expected.returned,
-            "{:?}",
-            expected.request.key()
-        );
-    }
     Ok(())
 }

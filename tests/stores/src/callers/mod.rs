@@ -152,6 +152,28 @@ pub(crate) struct Open<'t, S, T> {
     pub(crate) payments: &'t str,
 }
 
+/// Implements [`Driver`] for a transaction of sqlx.
+#[allow(unused_macros, reason = "for the drivers that are on")]
+macro_rules! sqlx_driver {
+    ($transaction:ty) => {
+        #[async_trait::async_trait]
+        impl crate::callers::Driver for $transaction {
+            async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
+                let sql = raw_sql(AssertSqlSafe(sql.to_owned()));
+                sql.execute(&mut **self).await?;
+                Ok(())
+            }
+
+            async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
+                let row = raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut **self);
+                Ok(row.await?.try_get_unchecked(0)?)
+            }
+        }
+    };
+}
+#[allow(unused_imports, reason = "for the drivers that are on")]
+use sqlx_driver;
+
 /// Implements [`InTransaction`] for the store's methods on a driver's transaction.
 #[allow(unused_macros, reason = "for the drivers that are on")]
 macro_rules! in_transaction {

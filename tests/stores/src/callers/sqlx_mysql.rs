@@ -11,7 +11,7 @@ use idem_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use idem_mysql::sqlx::{AssertSqlSafe, Row, raw_sql};
 use idem_mysql::{Isolation, MySqlStore, Transaction, Transactions, is_transaction_retryable};
 
-use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction, url_of};
+use super::{Caller, Calls, Level, Open, Shop, Work, in_transaction, sqlx_driver, url_of};
 use crate::{Adapter, MySql};
 
 #[async_trait]
@@ -112,17 +112,4 @@ impl Caller for Application {
 }
 
 in_transaction!(MySqlStore, Transaction);
-
-#[async_trait]
-impl Driver for Transaction {
-    async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
-        let sql = raw_sql(AssertSqlSafe(sql.to_owned()));
-        sql.execute(&mut **self).await?;
-        Ok(())
-    }
-
-    async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
-        let row = raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut **self);
-        Ok(row.await?.try_get_unchecked(0)?)
-    }
-}
+sqlx_driver!(Transaction);

@@ -11,7 +11,7 @@ use idem_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use idem_postgres::sqlx::{AssertSqlSafe, PgTransaction, Row, raw_sql};
 use idem_postgres::{Isolation, PostgresStore, Transactions, is_transaction_retryable};
 
-use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction, url_of};
+use super::{Caller, Calls, Level, Open, Shop, Work, in_transaction, sqlx_driver, url_of};
 use crate::{Adapter, Postgres};
 
 #[async_trait]
@@ -115,18 +115,4 @@ impl Caller for Application {
 }
 
 in_transaction!(PostgresStore, PgTransaction<'static>);
-
-#[async_trait]
-impl Driver for PgTransaction<'static> {
-    async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
-        raw_sql(AssertSqlSafe(sql.to_owned()))
-            .execute(&mut **self)
-            .await?;
-        Ok(())
-    }
-
-    async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
-        let row = raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut **self);
-        Ok(row.await?.try_get_unchecked(0)?)
-    }
-}
+sqlx_driver!(PgTransaction<'static>);

@@ -11,7 +11,7 @@ use idem_sqlite::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePo
 use idem_sqlite::sqlx::{AssertSqlSafe, Connection, Row, SqliteTransaction, raw_sql};
 use idem_sqlite::{SqliteStore, Transactions, is_transaction_retryable};
 
-use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction};
+use super::{Caller, Calls, Level, Open, Shop, Work, in_transaction, sqlx_driver};
 use crate::{Adapter, Sqlite};
 
 fn options(folder: &str) -> SqliteConnectOptions {
@@ -109,17 +109,4 @@ impl Caller for Application {
 }
 
 in_transaction!(SqliteStore, SqliteTransaction<'static>);
-
-#[async_trait]
-impl Driver for SqliteTransaction<'static> {
-    async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
-        let sql = raw_sql(AssertSqlSafe(sql.to_owned()));
-        sql.execute(&mut **self).await?;
-        Ok(())
-    }
-
-    async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
-        let row = raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut **self);
-        Ok(row.await?.try_get_unchecked(0)?)
-    }
-}
+sqlx_driver!(SqliteTransaction<'static>);
