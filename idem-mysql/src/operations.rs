@@ -345,10 +345,6 @@ mod tests {
         fn bytes(&self, _: usize) -> Result<Option<&[u8]>> {
             Ok(Some(&self.0))
         }
-
-        fn text(&self, index: usize) -> Result<Option<&str>> {
-            Err(unexpected(index))
-        }
     }
 
     #[async_trait]

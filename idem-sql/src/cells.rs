@@ -30,7 +30,10 @@ pub trait Cells: Debug + Send + Sync {
     /// # Errors
     ///
     /// As for [`number`](Self::number).
-    fn text(&self, index: usize) -> Result<Option<&str>>;
+    fn text(&self, index: usize) -> Result<Option<&str>> {
+        let text = self.bytes(index)?.map(std::str::from_utf8).transpose();
+        text.map_err(|error| unexpected(index).with_source(error))
+    }
 }
 
 /// The row of a statement that returns none, where it has written one.
@@ -46,9 +49,39 @@ impl Cells for () {
     fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
         Err(unexpected(index))
     }
+}
 
-    fn text(&self, index: usize) -> Result<Option<&str>> {
-        Err(unexpected(index))
+/// The values of a row, without the driver: bytes, and the number in them where there is one.
+pub struct OwnedRow(pub Vec<Option<(Vec<u8>, Option<i64>)>>);
+
+impl OwnedRow {
+    fn value(&self, index: usize) -> Result<Option<&(Vec<u8>, Option<i64>)>> {
+        let value = self.0.get(index).ok_or_else(|| unexpected(index));
+        value.map(Option::as_ref)
+    }
+}
+
+impl Cells for OwnedRow {
+    fn width(&self) -> usize {
+        self.0.len()
+    }
+
+    fn number(&self, index: usize) -> Result<Option<i64>> {
+        let number = self.value(index)?.map(|(_, number)| *number);
+        number
+            .map(|number| number.ok_or_else(|| unexpected(index)))
+            .transpose()
+    }
+
+    fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
+        Ok(self.value(index)?.map(|(bytes, _)| &**bytes))
+    }
+}
+
+/// Shows no value: it may be a secret.
+impl std::fmt::Debug for OwnedRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedRow").finish_non_exhaustive()
     }
 }
 

@@ -18,7 +18,7 @@ use diesel::row::{Field, NamedRow};
 use diesel::sql_types::{self, Untyped};
 use diesel_async::{AnsiTransactionManager, AsyncMysqlConnection, RunQueryDsl, TransactionManager};
 use idem_core::{Effect, Error, ErrorKind, Result, async_trait};
-use idem_sql::cells::{Cells, unexpected};
+use idem_sql::cells::OwnedRow;
 use idem_sql::executor::{Answer, BoundStatement, Executor};
 use idem_sql::parameters::Value;
 
@@ -53,7 +53,7 @@ impl Executor for DieselAsync<'_> {
         if returns_rows(&statement.text) {
             let rows = Sent(statement).load::<DieselRow>(&mut **connection).await;
             let rows = rows.map_err(classify)?.into_iter();
-            answer.rows = rows.map(|row| Box::new(row) as _).collect();
+            answer.rows = rows.map(|row| Box::new(row.0) as _).collect();
         } else {
             let done = Sent(statement).execute(&mut **connection).await;
             answer.affected = done.map_err(classify)? as u64;
@@ -123,12 +123,7 @@ impl Query for Sent<'_> {
 }
 
 /// The values of a row.
-struct DieselRow(Vec<Option<Cell>>);
-
-struct Cell {
-    bytes: Vec<u8>,
-    number: Option<i64>,
-}
+struct DieselRow(OwnedRow);
 
 impl QueryableByName<Mysql> for DieselRow {
     fn build<'a>(row: &impl NamedRow<'a, Mysql>) -> deserialize::Result<Self> {
@@ -139,49 +134,10 @@ impl QueryableByName<Mysql> for DieselRow {
             // For a column of another type, it is an error.
             let number = <i64 as FromSql<sql_types::BigInt, Mysql>>::from_sql(value);
             let number = number.ok();
-            Some(Cell { bytes, number })
+            Some((bytes, number))
         };
-        Ok(Self((0..row.field_count()).map(cell).collect()))
-    }
-}
-
-impl DieselRow {
-    fn cell(&self, index: usize) -> Result<Option<&Cell>> {
-        let cell = self.0.get(index).ok_or_else(|| unexpected(index));
-        cell.map(Option::as_ref)
-    }
-}
-
-impl Cells for DieselRow {
-    fn width(&self) -> usize {
-        self.0.len()
-    }
-
-    fn number(&self, index: usize) -> Result<Option<i64>> {
-        let Some(cell) = self.cell(index)? else {
-            return Ok(None);
-        };
-        cell.number.map(Some).ok_or_else(|| unexpected(index))
-    }
-
-    fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
-        Ok(self.cell(index)?.map(|cell| &*cell.bytes))
-    }
-
-    fn text(&self, index: usize) -> Result<Option<&str>> {
-        let Some(cell) = self.cell(index)? else {
-            return Ok(None);
-        };
-        let text = std::str::from_utf8(&cell.bytes);
-        text.map(Some)
-            .map_err(|error| unexpected(index).with_source(error))
-    }
-}
-
-/// Shows no value: it may be a secret.
-impl fmt::Debug for DieselRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DieselRow").finish_non_exhaustive()
+        let cells = (0..row.field_count()).map(cell).collect();
+        Ok(Self(OwnedRow(cells)))
     }
 }
 

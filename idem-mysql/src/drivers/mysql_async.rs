@@ -120,15 +120,6 @@ impl Cells for MyRow {
             _ => Err(unexpected(index)),
         }
     }
-
-    fn text(&self, index: usize) -> Result<Option<&str>> {
-        let Some(bytes) = self.bytes(index)? else {
-            return Ok(None);
-        };
-        let text = std::str::from_utf8(bytes);
-        text.map(Some)
-            .map_err(|error| unexpected(index).with_source(error))
-    }
 }
 
 /// Shows no value: it may be a secret.

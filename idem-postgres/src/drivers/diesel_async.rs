@@ -19,7 +19,7 @@ use diesel::row::{Field, NamedRow};
 use diesel::sql_types::{self, Untyped};
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, TransactionManager};
 use idem_core::{Effect, Error, ErrorKind, Result};
-use idem_sql::cells::{Cells, unexpected};
+use idem_sql::cells::OwnedRow;
 use idem_sql::executor::{self, BoundStatement, Executor};
 use idem_sql::parameters::{Array, Value};
 
@@ -51,7 +51,7 @@ impl Executor for DieselAsync<'_> {
         let rows = Sent(statement).load::<DieselRow>(&mut **connection).await;
         let rows = rows.map_err(classify)?;
         Ok(executor::Answer {
-            rows: rows.into_iter().map(|row| Box::new(row) as _).collect(),
+            rows: rows.into_iter().map(|row| Box::new(row.0) as _).collect(),
             ..executor::Answer::default()
         })
     }
@@ -122,12 +122,7 @@ impl Query for Sent<'_> {
 }
 
 /// The values of a row.
-struct DieselRow(Vec<Option<Cell>>);
-
-struct Cell {
-    bytes: Vec<u8>,
-    number: Option<i64>,
-}
+struct DieselRow(OwnedRow);
 
 /// The types of `bool`, `bigint`, `smallint` and `integer`.
 const NUMBERS: &[u32] = &[16, 20, 21, 23];
@@ -150,49 +145,10 @@ impl QueryableByName<Pg> for DieselRow {
             let bytes = value.as_bytes().to_vec();
             let is_number = NUMBERS.contains(&value.get_oid().get());
             let number = if is_number { number(&bytes) } else { None };
-            Some(Cell { bytes, number })
+            Some((bytes, number))
         };
-        Ok(Self((0..row.field_count()).map(cell).collect()))
-    }
-}
-
-impl DieselRow {
-    fn cell(&self, index: usize) -> Result<Option<&Cell>> {
-        let cell = self.0.get(index).ok_or_else(|| unexpected(index));
-        cell.map(Option::as_ref)
-    }
-}
-
-impl Cells for DieselRow {
-    fn width(&self) -> usize {
-        self.0.len()
-    }
-
-    fn number(&self, index: usize) -> Result<Option<i64>> {
-        let Some(cell) = self.cell(index)? else {
-            return Ok(None);
-        };
-        cell.number.map(Some).ok_or_else(|| unexpected(index))
-    }
-
-    fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
-        Ok(self.cell(index)?.map(|cell| &*cell.bytes))
-    }
-
-    fn text(&self, index: usize) -> Result<Option<&str>> {
-        let Some(cell) = self.cell(index)? else {
-            return Ok(None);
-        };
-        let text = std::str::from_utf8(&cell.bytes);
-        text.map(Some)
-            .map_err(|error| unexpected(index).with_source(error))
-    }
-}
-
-/// Shows no value: it may be a secret.
-impl fmt::Debug for DieselRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DieselRow").finish_non_exhaustive()
+        let cells = (0..row.field_count()).map(cell).collect();
+        Ok(Self(OwnedRow(cells)))
     }
 }
 

@@ -141,15 +141,6 @@ impl Cells for PgRow {
     fn bytes(&self, index: usize) -> Result<Option<&[u8]>> {
         Ok(self.read(index)?.map(|raw| raw.bytes))
     }
-
-    fn text(&self, index: usize) -> Result<Option<&str>> {
-        let Some(raw) = self.read(index)? else {
-            return Ok(None);
-        };
-        std::str::from_utf8(raw.bytes)
-            .map(Some)
-            .map_err(|error| unexpected(index).with_source(error))
-    }
 }
 
 /// Shows no value: it may be a secret.
