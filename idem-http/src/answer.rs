@@ -115,12 +115,12 @@ fn not_stored() -> Problem {
     )
 }
 
-pub(crate) fn in_flight(retry_after: Option<Duration>) -> Problem {
+pub(crate) fn in_flight(retry_after: Duration) -> Problem {
     Problem::new(
         ProblemType::RequestInFlight,
         "A request with this key is being processed. Send it again later, unchanged and with the same key.",
     )
-    .with_retry_after(retry_after.unwrap_or_default())
+    .with_retry_after(retry_after)
 }
 
 pub(crate) fn reused() -> Problem {
@@ -156,7 +156,7 @@ fn is_contended(error: &Error) -> bool {
 
 pub(crate) fn store_failed(error: &Error) -> Problem {
     if is_contended(error) {
-        return in_flight(Some(STORE_PAUSE));
+        return in_flight(STORE_PAUSE);
     }
     if error.kind() == ErrorKind::Corrupt {
         return unreadable(error);

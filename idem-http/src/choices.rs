@@ -28,6 +28,9 @@ pub enum KeyForm {
     Lenient,
     /// The structured field's string only, as the draft specifies.
     Strict,
+    /// The whole value as it is, quotes and all: 1 to 255 printable ASCII characters. For protocols
+    /// that take any text, such as Stripe's.
+    Opaque,
 }
 
 /// What happens to a request with a key while the store cannot be reached.

@@ -4,12 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use idem_core::{
-    BoxError, Effect, Error, ErrorKind, Fingerprint, Outcome, Response as Stored, RunError, Work,
+    BoxError, Effect, Error, ErrorKind, Fingerprint, InFlight, Outcome, Response as Stored,
+    RunError, Work,
 };
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -131,7 +133,11 @@ where
                 *slot = Some(response);
                 Ok(stored)
             }
-            Judged::Released(response) => Err(Unkept::Response(response)),
+            Judged::Released(mut response, why) => {
+                let markers = &guard.policy.markers;
+                markers.mark_unstored(response.headers_mut(), why);
+                Err(Unkept::Response(response))
+            }
         }
     };
     let running = guard
@@ -222,11 +228,10 @@ impl Guard {
         R::Error: Send,
         E: Send,
     {
-        let retry_after = error.retry_after();
         let problem = match error {
             RunError::Work(Unkept::Service(error)) => return Err(error),
             RunError::Failed(failed) => return Ok(answer::failed(self, &failed, request)),
-            RunError::InFlight(_) => answer::in_flight(retry_after),
+            RunError::InFlight(in_flight) => answer::in_flight(pause(&in_flight)),
             RunError::Conflict(conflict) => {
                 let differences = kept::differences(self, &conflict).await;
                 answer::reused().with_differences(differences)
@@ -237,6 +242,16 @@ impl Guard {
         };
         Ok(problem.into_response(&self.policy, request))
     }
+}
+
+/// Returns when a client should ask again: after as long as the key has been known. So the pauses
+/// grow, from 1 s on, and end with the lease, which is renewed as long as the handler runs.
+fn pause(in_flight: &InFlight) -> Duration {
+    let info = &in_flight.info;
+    let known = info.observed_at.saturating_since(info.created_at);
+    known
+        .min(in_flight.lease_remaining())
+        .max(Duration::from_secs(1))
 }
 
 /// Returns whether the request is handled although the store is unreachable.
@@ -260,4 +275,29 @@ fn unexpected<R: HttpBody<Data = Bytes>>(
 ) -> Response<Body<R>> {
     let error = Error::new(ErrorKind::Other, Effect::Unknown, "the run gave no answer");
     answer::unreadable(&error).into_response(&guard.policy, request)
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::{FencingToken, RecordInfo, StalePolicy, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn pauses_grow_with_the_time_for_which_the_key_is_known() {
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        for (now, lease_ends, expected) in
+            [(100, 130, 1), (105, 135, 5), (150, 170, 20), (150, 140, 1)]
+        {
+            let fingerprint = Fingerprint::raw("request");
+            let mut info = RecordInfo::new(fingerprint, FencingToken::from_i64(1), 1);
+            (info.created_at, info.observed_at) = (at(100), at(now));
+            let in_flight = InFlight {
+                info,
+                lease_ends_at: at(lease_ends),
+                on_stale: StalePolicy::TakeOver,
+            };
+            assert_eq!(pause(&in_flight).as_secs(), expected);
+        }
+    }
 }

@@ -55,7 +55,7 @@ impl Entry {
         if policy.reads_first() {
             return Ok(Self::Reads(None));
         }
-        let found = policy.source.in_head(&parts.headers, policy.form);
+        let found = policy.source.in_head(parts, policy.form);
         match found.map_err(malformed)? {
             Some(found) => Ok(Self::Reads(Some(Known::new(layer, policy, parts, found)?))),
             None if policy.requirement == Requirement::Required => Err(missing(policy)),
@@ -98,11 +98,12 @@ impl Guard {
         let Known { found, scope } = known;
         request.message_mut().key = Some(found.sent);
         let operation = policy.operation(request);
-        let key = match &policy.key_space {
+        let texts = policy.key_space.as_ref().map(|texts| texts(request));
+        let key = match texts.filter(|texts| !texts.is_empty()) {
             None => Key::new(scope, &operation, found.key.as_str()),
             Some(texts) => {
                 let id = [found.key.as_str().to_owned()].into_iter();
-                Key::from_parts(scope, &operation, id.chain(texts(request)))
+                Key::from_parts(scope, &operation, id.chain(texts))
             }
         };
         let key = key.map_err(|error| Problem::misconfigured(&error))?;
@@ -175,10 +176,12 @@ fn find(
 /// Returns whether a body that is not JSON may hold a key or a call in the eyes of another reader.
 fn may_hold_key(policy: &HttpPolicy, request: &KeyedRequest) -> bool {
     let body = request.body();
-    !body.trim_ascii().is_empty()
+    let headers = &request.parts().headers;
+    let is_form = policy.source.reads_forms() && media::is_form(headers);
+    !(body.trim_ascii().is_empty() || is_form)
         && (policy.requirement == Requirement::Required
             || policy.json_rpc.is_some()
-            || media::may_be_json(&request.parts().headers, body))
+            || media::may_be_json(headers, body))
 }
 
 /// Returns how long answers of this key are replayed.

@@ -26,55 +26,77 @@ static NEVER: [HeaderName; 15] = [
     crate::FIRST_ANSWERED,
 ];
 
-const DEFAULT: [HeaderName; 14] = [
-    header::ALLOW,
-    header::CACHE_CONTROL,
-    header::CONTENT_DISPOSITION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LANGUAGE,
-    header::CONTENT_LOCATION,
-    header::CONTENT_TYPE,
-    header::ETAG,
-    header::LAST_MODIFIED,
-    header::LINK,
-    header::LOCATION,
-    header::RETRY_AFTER,
-    header::VARY,
-    header::WWW_AUTHENTICATE,
+/// Headers of one exchange that handlers and their layers set: what a trace, a browser's check or a
+/// login says belongs to the caller who got it.
+const OF_THE_EXCHANGE: [&str; 12] = [
+    "age",
+    "alt-svc",
+    "request-id",
+    "server",
+    "server-timing",
+    "traceparent",
+    "tracestate",
+    "via",
+    "www-authenticate",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
+    "x-request-id",
 ];
 
-/// The headers of a response that the layer stores and replays. All others belong to the first
-/// exchange.
+/// The headers of a response that the layer stores and replays.
 ///
-/// Default: `Allow`, `Cache-Control`, `Content-Disposition`, `Content-Encoding`,
-/// `Content-Language`, `Content-Location`, `Content-Type`, `ETag`, `Last-Modified`, `Link`,
-/// `Location`, `Retry-After`, `Vary`, `WWW-Authenticate`.
+/// Default: all that the handler set, except those of the exchange: `Age`, `Alt-Svc`, `Request-Id`,
+/// `Server`, `Server-Timing`, `Via`, `WWW-Authenticate`, `X-Request-Id`, those of traces
+/// (`traceparent`, `tracestate`, `X-Amzn-Trace-Id`, `X-Cloud-Trace-Context`, `X-B3-…`) and of CORS
+/// (`Access-Control-…`).
 ///
 /// Never stored or replayed, even if added: `Set-Cookie`; the hop-by-hop headers of RFC 9110,
 /// 7.6.1; headers that the response's `Connection` names; and headers that a server sets itself:
 /// `Content-Length`, `Date`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplayedHeaders(Vec<HeaderName>);
+pub struct ReplayedHeaders {
+    /// Whether a header that is in neither list is replayed.
+    others: bool,
+    with: Vec<HeaderName>,
+    without: Vec<HeaderName>,
+}
 
 impl ReplayedHeaders {
     /// Creates an empty set.
     #[must_use]
-    pub fn none() -> Self {
-        Self(Vec::new())
+    pub const fn none() -> Self {
+        Self {
+            others: false,
+            with: Vec::new(),
+            without: Vec::new(),
+        }
     }
 
     /// Adds a header.
     #[must_use]
     pub fn with(mut self, name: HeaderName) -> Self {
-        self.0.push(name);
+        self.without.retain(|removed| *removed != name);
+        self.with.push(name);
         self
     }
 
     /// Removes a header.
     #[must_use]
     pub fn without(mut self, name: &HeaderName) -> Self {
-        self.0.retain(|allowed| allowed != name);
+        self.with.retain(|added| added != name);
+        self.without.push(name.clone());
         self
+    }
+
+    fn contains(&self, name: &HeaderName) -> bool {
+        let is_of_the_exchange = || {
+            let name = name.as_str();
+            OF_THE_EXCHANGE.contains(&name)
+                || name.starts_with("access-control-")
+                || name.starts_with("x-b3-")
+        };
+        self.with.contains(name)
+            || (self.others && !self.without.contains(name) && !is_of_the_exchange())
     }
 
     /// Returns the headers to store, in their order.
@@ -82,7 +104,7 @@ impl ReplayedHeaders {
         let nominated = nominated(headers);
         headers
             .iter()
-            .filter(|(name, _)| self.0.contains(name) && !NEVER.contains(name))
+            .filter(|(name, _)| self.contains(name) && !NEVER.contains(name))
             .filter(move |(name, _)| {
                 !nominated
                     .iter()
@@ -116,7 +138,10 @@ impl ReplayedHeaders {
 
 impl Default for ReplayedHeaders {
     fn default() -> Self {
-        Self(DEFAULT.to_vec())
+        Self {
+            others: true,
+            ..Self::none()
+        }
     }
 }
 
@@ -147,6 +172,43 @@ mod tests {
             .iter()
             .map(|name| (name.to_string(), Bytes::from("x")));
         assert!(ReplayedHeaders::replayed(stored.collect()).is_empty());
+    }
+
+    #[test]
+    fn what_the_handler_said_is_replayed_and_what_belongs_to_the_exchange_is_not() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "operation-location",
+            "pspreference",
+            "location",
+            "x-amzn-requestid",
+            "access-control-allow-origin",
+            "traceparent",
+            "x-b3-traceid",
+            "www-authenticate",
+            "request-id",
+            "set-cookie",
+            "date",
+        ] {
+            headers.insert(name, HeaderValue::from_static("x"));
+        }
+        let request_id = HeaderName::from_static("request-id");
+        let kept = [
+            "operation-location",
+            "pspreference",
+            "location",
+            "x-amzn-requestid",
+        ];
+        let default = ReplayedHeaders::default();
+        assert_eq!(names(&default, &headers), kept);
+        let rules = default.without(&header::LOCATION).with(request_id);
+        let kept = [
+            "operation-location",
+            "pspreference",
+            "x-amzn-requestid",
+            "request-id",
+        ];
+        assert_eq!(names(&rules, &headers), kept);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use idem_core::Timestamp;
 
+use crate::seal::Unstored;
 use crate::{FIRST_ANSWERED, IDEMPOTENT_REPLAYED};
 
 /// The headers that the layer adds to answers of requests with a key.
@@ -17,6 +18,7 @@ pub struct Markers {
     first_answered: Option<HeaderName>,
     key: Option<HeaderName>,
     result: Option<(HeaderName, HeaderValue, HeaderValue)>,
+    unstored: Option<HeaderName>,
 }
 
 impl Markers {
@@ -28,6 +30,7 @@ impl Markers {
             first_answered: None,
             key: None,
             result: None,
+            unstored: None,
         }
     }
 
@@ -63,6 +66,21 @@ impl Markers {
     ) -> Self {
         self.result = Some((name, accepted, rejected));
         self
+    }
+
+    /// Adds this header to answers that are not stored, with the reason as a word such as `status`
+    /// or `stream`: for debugging.
+    #[must_use]
+    pub fn with_unstored(mut self, name: HeaderName) -> Self {
+        self.unstored = Some(name);
+        self
+    }
+
+    /// Marks an answer that is not stored.
+    pub(crate) fn mark_unstored(&self, headers: &mut HeaderMap, why: Unstored) {
+        if let Some(name) = &self.unstored {
+            headers.insert(name, HeaderValue::from_static(why.name()));
+        }
     }
 
     /// Marks the handler's own answer.

@@ -51,14 +51,14 @@ pub(crate) fn elements<'h>(
 /// called. Any other has a meaning of its own: JSON Patch and JSON Merge Patch read one document
 /// in two ways.
 pub(crate) fn json_class(essence: &str) -> &str {
-    match essence.ends_with("+json") {
-        true => essence,
-        false => "json",
+    match essence {
+        "application/json" | "text/json" => "json",
+        other => other,
     }
 }
 
-/// Returns whether the body is plain JSON: `application/json` or a `+json` type, without a content
-/// coding.
+/// Returns whether the body is plain JSON: `application/json`, a `+json` type or that of AWS, without
+/// a content coding.
 pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
     !is_encoded(headers) && is_json_type(essence)
 }
@@ -73,7 +73,14 @@ pub(crate) fn may_be_json(headers: &HeaderMap, body: &[u8]) -> bool {
 }
 
 fn is_json_type(essence: &str) -> bool {
-    matches!(essence, "application/json" | "text/json") || essence.ends_with("+json")
+    matches!(essence, "application/json" | "text/json")
+        || essence.ends_with("+json")
+        || essence.starts_with("application/x-amz-json-")
+}
+
+/// Returns whether the body is a form of pairs.
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    essence(headers) == "application/x-www-form-urlencoded"
 }
 
 fn is_encoded(headers: &HeaderMap) -> bool {
@@ -98,6 +105,7 @@ mod tests {
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),
             ("application/vnd.api+json", true),
+            ("application/x-amz-json-1.1", true),
             ("application/jsonp", false),
             ("text/plain", false),
             ("", false),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Response, StatusCode, Uri};
+use http::{HeaderName, Method, Response, StatusCode, Uri};
 
 #[cfg(feature = "diff")]
 use crate::KeptRequests;
@@ -49,6 +49,7 @@ pub struct HttpPolicy {
     pub(crate) markers: Markers,
     pub(crate) kept: Statuses,
     pub(crate) kept_if: Option<FromAnswer<bool>>,
+    pub(crate) respects_no_store: bool,
     pub(crate) replayed: ReplayedHeaders,
     pub(crate) replay_hook: Option<ReplayHook>,
     pub(crate) max_request_bytes: usize,
@@ -104,6 +105,7 @@ impl HttpPolicy {
             markers: Markers::default(),
             kept: Statuses::default(),
             kept_if: None,
+            respects_no_store: false,
             replayed: ReplayedHeaders::default(),
             replay_hook: None,
             max_request_bytes: Self::DEFAULT_MAX_REQUEST_BYTES,
@@ -184,7 +186,8 @@ impl HttpPolicy {
     /// Makes these texts part of the key, beside the scope and the operation: the same key with
     /// other texts is another key, not a conflict. For the path of an endpoint, or an account that
     /// the body names. The key's id is then a digest ([`Key::from_parts`](idem_core::Key::from_parts))
-    /// of the client's key and these texts, so their lengths do not matter.
+    /// of the client's key and these texts, so their lengths do not matter; without a text it is the
+    /// client's key.
     #[must_use]
     pub fn with_key_space(
         mut self,
@@ -192,6 +195,22 @@ impl HttpPolicy {
     ) -> Self {
         self.key_space = Some(Hook(Arc::new(texts)));
         self
+    }
+
+    /// Makes these headers part of the key, as [`with_key_space`](Self::with_key_space) does: those
+    /// that choose whose resource a request is about, or what it does. A request that has none of
+    /// them has the client's key.
+    #[must_use]
+    pub fn with_key_headers(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        let names: Vec<_> = names.into_iter().collect();
+        self.with_key_space(move |request| {
+            let headers = &request.parts().headers;
+            let texts = names.iter().flat_map(|name| {
+                let values = headers.get_all(name).iter();
+                values.map(move |value| format!("{name}: {}", value.as_bytes().escape_ascii()))
+            });
+            texts.collect()
+        })
     }
 
     /// Takes requests as JSON-RPC calls. Its rules by name replace the requirement of the route.
@@ -261,6 +280,15 @@ impl HttpPolicy {
         is_kept: impl Fn(&Response<Bytes>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.kept_if = Some(Hook(Arc::new(is_kept)));
+        self
+    }
+
+    /// Stores no answer with `Cache-Control: no-store`: its key is free again, and a retry runs
+    /// again. By default it is stored: a record is no cache of HTTP, and frameworks set the header
+    /// on every answer.
+    #[must_use]
+    pub fn with_respect_for_no_store(mut self) -> Self {
+        self.respects_no_store = true;
         self
     }
 

@@ -21,7 +21,53 @@ pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {
     /// Store this for later callers.
     StoredResult(Stored, Response<Body<B>>),
     /// The key is free again.
-    Released(Response<Body<B>>),
+    Released(Response<Body<B>>, Unstored),
+}
+
+/// Why an answer is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unstored {
+    /// The handler said so, with [`NotStored`].
+    Marked,
+    /// `Cache-Control: no-store`, where the policy respects it.
+    NoStore,
+    /// The connection becomes another protocol's.
+    Upgrade,
+    /// It is a stream.
+    Stream,
+    /// Its status is not one of those to store.
+    Status,
+    /// Its content does not end the request.
+    Content,
+    /// Its body broke off.
+    Broken,
+    /// It is over a limit.
+    TooLarge,
+}
+
+impl Unstored {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Marked => "marked",
+            Self::NoStore => "no-store",
+            Self::Upgrade => "upgrade",
+            Self::Stream => "stream",
+            Self::Status => "status",
+            Self::Content => "content",
+            Self::Broken => "broken",
+            Self::TooLarge => "too-large",
+        }
+    }
+
+    /// Writes a line for the operator: a key that protects nothing must not be silent.
+    fn log(self) {
+        let reason = self.name();
+        let text = "the answer to a request with an idempotency key is not stored";
+        match self {
+            Self::Status | Self::Content => tracing::debug!(reason, "{text}"),
+            _ => tracing::info!(reason, "{text}"),
+        }
+    }
 }
 
 /// The rules that decide about a response.
@@ -57,17 +103,16 @@ impl<'a> Judge<'a> {
         let (parts, body) = response.into_parts();
         let is_stream = media::is_streamed(&media::essence(&parts.headers));
         let events = self.call.filter(|_| is_events(&parts.headers));
-        if passes_through(&parts) || (is_stream && events.is_none()) {
-            let response = Response::from_parts(parts, Body::new(body));
-            return if self.records_errors {
-                Judged::StoredResult(marker(), response)
-            } else {
-                Judged::Released(response)
-            };
+        let unstored = match self.passes_through(&parts) {
+            None if is_stream && events.is_none() => Some(Unstored::Stream),
+            passes => passes,
+        };
+        if let Some(why) = unstored {
+            return self.unstored(Response::from_parts(parts, Body::new(body)), why);
         }
-        let is_kept = self.http.kept.contains(parts.status) || self.records_errors;
-        if !is_kept {
-            return Judged::Released(Response::from_parts(parts, Body::new(body)));
+        if !self.http.kept.contains(parts.status) && !self.records_errors {
+            let response = Response::from_parts(parts, Body::new(body));
+            return self.unstored(response, Unstored::Status);
         }
         match Body::new(body).collect(self.max_body_bytes()).await {
             Collected::Whole(body) => {
@@ -82,15 +127,41 @@ impl<'a> Judge<'a> {
                 let response = Response::from_parts(parts, body);
                 match stored {
                     Some(answer) => Judged::StoredResult(self.stored(answer), response),
-                    None if self.records_errors => Judged::StoredResult(marker(), response),
-                    None => Judged::Released(response),
+                    None => self.unstored(response, Unstored::Content),
                 }
             }
             Collected::Over(body) => {
+                Unstored::TooLarge.log();
                 Judged::StoredResult(marker(), Response::from_parts(parts, body))
             }
-            Collected::Broken(body) => Judged::Released(Response::from_parts(parts, body)),
+            Collected::Broken(body) => {
+                Unstored::Broken.log();
+                Judged::Released(Response::from_parts(parts, body), Unstored::Broken)
+            }
         }
+    }
+
+    /// Decides about the key of an answer that is not stored.
+    fn unstored<B: HttpBody<Data = Bytes>>(
+        &self,
+        response: Response<Body<B>>,
+        why: Unstored,
+    ) -> Judged<B> {
+        why.log();
+        match self.records_errors {
+            true => Judged::StoredResult(marker(), response),
+            false => Judged::Released(response, why),
+        }
+    }
+
+    fn passes_through(&self, parts: &Parts) -> Option<Unstored> {
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Some(Unstored::Upgrade);
+        }
+        if parts.extensions.get::<NotStored>().is_some() {
+            return Some(Unstored::Marked);
+        }
+        (self.http.respects_no_store && is_no_store(&parts.headers)).then_some(Unstored::NoStore)
     }
 
     fn max_body_bytes(&self) -> usize {
@@ -115,7 +186,10 @@ impl<'a> Judge<'a> {
         }
         match check::response_fits(&stored, &self.limits) {
             Ok(_) => stored,
-            Err(_) => marker(),
+            Err(_) => {
+                Unstored::TooLarge.log();
+                marker()
+            }
         }
     }
 }
@@ -142,12 +216,6 @@ fn marker() -> Stored {
 /// Returns whether the record holds only the marker.
 pub(crate) fn is_marker(stored: &Stored) -> bool {
     stored.headers().iter().any(|(name, _)| name == MARKER)
-}
-
-fn passes_through(parts: &Parts) -> bool {
-    parts.status == StatusCode::SWITCHING_PROTOCOLS
-        || parts.extensions.get::<NotStored>().is_some()
-        || is_no_store(&parts.headers)
 }
 
 fn is_events(headers: &HeaderMap) -> bool {

@@ -61,7 +61,8 @@ async fn begin(app: &App) -> (StatusCode, bool) {
 #[tokio::test]
 async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
     for answer in PASSING {
-        let app = App::new(layer(HttpPolicy::ietf()), move |_| async move { answer() });
+        let policy = HttpPolicy::ietf().with_respect_for_no_store();
+        let app = App::new(layer(policy), move |_| async move { answer() });
         for runs in 1..3 {
             let (status, is_empty) = begin(&app).await;
             assert_eq!(status.as_u16(), answer().status().as_u16());
@@ -75,7 +76,9 @@ async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
 async fn where_work_must_not_run_twice_an_answer_passed_through_is_marked() {
     for answer in PASSING {
         let idempotency = Idempotency::new(MemoryStore::new()).with_policy(Policy::at_most_once());
-        let app = App::new(layer_on(idempotency), move |_| async move { answer() });
+        let policy = HttpPolicy::ietf().with_respect_for_no_store();
+        let layer = layer_on(idempotency).with_policy(policy);
+        let app = App::new(layer, move |_| async move { answer() });
         assert_eq!(begin(&app).await.0.as_u16(), answer().status().as_u16());
         let retry = app.send(post("a", "{}")).await;
         assert_eq!(retry.status, StatusCode::GONE);

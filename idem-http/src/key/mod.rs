@@ -53,8 +53,8 @@ pub enum KeyError {
         "the key has a character that is only allowed within double quotes, or is not printable ASCII"
     )]
     NotBare,
-    /// The member of the body is not a string of printable ASCII characters.
-    #[error("the key in the body is not a string of printable ASCII characters")]
+    /// It is not a string of printable ASCII characters.
+    #[error("the key is not a string of printable ASCII characters")]
     NotText,
     /// The body that may hold the key is not JSON.
     #[error("the body is not JSON (RFC 8259), so it cannot be known whether it has a key")]
@@ -83,8 +83,8 @@ pub enum KeyError {
     /// It has so few different characters that another client may choose the same.
     #[error("the key is easy to guess; use a random one, such as a UUID")]
     Weak,
-    /// Header and body have different keys, or only one of them has a key.
-    #[error("the header and the body do not have the same key")]
+    /// Two places have different keys, or only one of them has a key.
+    #[error("the places of the request that may hold the key do not have the same one")]
     Different,
     /// The key has no time of the first attempt, or the other way round.
     #[error("the key and the time when the request was first sent belong together; one is missing")]
@@ -126,6 +126,10 @@ impl IdempotencyKey {
         let value = value.as_bytes().trim_ascii();
         let key = match (value.first(), form) {
             (None, _) => return Err(KeyError::Empty),
+            (Some(_), KeyForm::Opaque) => {
+                let text = std::str::from_utf8(value).map_err(|_| KeyError::NotText)?;
+                return Self::from_text(text);
+            }
             (Some(b'"'), _) | (_, KeyForm::Strict) => quoted(value)?,
             (Some(_), KeyForm::Lenient) => bare(value)?,
         };
@@ -213,6 +217,15 @@ mod tests {
     fn read(value: &[u8], form: KeyForm) -> Result<String, KeyError> {
         let value = HeaderValue::from_bytes(value).unwrap();
         IdempotencyKey::from_value(&value, form).map(|key| key.0)
+    }
+
+    #[test]
+    fn an_opaque_key_is_the_value_as_it_is() {
+        for text in ["order 5", "a;b", r#"{"a":1}"#, r#""a""#, "?1", ":YWJj:"] {
+            assert_eq!(read(text.as_bytes(), KeyForm::Opaque).as_deref(), Ok(text));
+        }
+        assert_eq!(read(b"  ", KeyForm::Opaque), Err(KeyError::Empty));
+        assert_eq!(read(b"\xfc", KeyForm::Opaque), Err(KeyError::NotText));
     }
 
     #[test]

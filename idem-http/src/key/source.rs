@@ -1,5 +1,6 @@
 //! [`KeySource`]: where a request carries its key.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -9,9 +10,10 @@ use idem_core::json::RawJson;
 
 use crate::hook::{FromParts, Hook};
 use crate::pointer::Pointer;
-use crate::{FirstSent, IdempotencyKey, KeyError, KeyForm, KeyedRequest};
+use crate::{FirstSent, IdempotencyKey, KeyError, KeyForm, KeyedRequest, media};
 
-/// Where a request carries its key: in a header, in a member of its JSON body, or in both.
+/// Where a request carries its key: in a header, in a member of its JSON body, in the query, in a
+/// form, or in several of these places.
 ///
 /// The layer finds a header before it reads the body, so requests without a key pass unread. For a
 /// member it reads the body of every request of the route's methods, up to the route's limit, and
@@ -40,6 +42,9 @@ pub struct KeySource {
 enum Place {
     Header(HeaderName),
     Member(Pointer),
+    Query(String),
+    Form(String),
+    Any(Vec<Place>),
     Both {
         header: HeaderName,
         member: Pointer,
@@ -77,6 +82,30 @@ impl KeySource {
         Self::at(Place::Member(Pointer::new(pointer)))
     }
 
+    /// Takes the key from this parameter of the query, after percent-decoding. The parameter twice is
+    /// refused.
+    #[must_use]
+    pub fn query(name: &str) -> Self {
+        Self::at(Place::Query(name.to_owned()))
+    }
+
+    /// Takes the key from this field of a form, `application/x-www-form-urlencoded`, after decoding.
+    /// The field twice is refused.
+    #[must_use]
+    pub fn form(name: &str) -> Self {
+        Self::at(Place::Form(name.to_owned()))
+    }
+
+    /// Also looks in the place of the other source. The layer looks in all places, and refuses a
+    /// request that has different keys in two of them.
+    #[must_use]
+    pub fn or(mut self, other: Self) -> Self {
+        let (mut places, others) = (self.place.all(), other.place.all());
+        places.extend(others);
+        self.place = Place::Any(places);
+        self
+    }
+
     /// Takes the key from the member at `pointer`. In requests for which `counts` is true, such as
     /// those whose signature covers the header, the header has to carry the same key.
     #[must_use]
@@ -105,31 +134,27 @@ impl KeySource {
 
     /// Returns whether the key is in the body.
     pub(crate) fn is_in_body(&self) -> bool {
-        !matches!(self.place, Place::Header(_))
+        self.place.is_in_body()
+    }
+
+    /// Returns whether a form may have the key.
+    pub(crate) fn reads_forms(&self) -> bool {
+        match &self.place {
+            Place::Any(places) => places.iter().any(|place| matches!(place, Place::Form(_))),
+            place => matches!(place, Place::Form(_)),
+        }
     }
 
     /// Tells a client where the key belongs.
     pub(crate) fn describe(&self) -> String {
-        match &self.place {
-            Place::Header(name) => format!("send the header `{name}` with"),
-            Place::Member(pointer)
-            | Place::Both {
-                member: pointer, ..
-            } => {
-                format!("send the member `{pointer}` of the body with")
-            }
-        }
+        self.place.describe()
     }
 
-    /// Finds the key in the headers.
-    pub(crate) fn in_head(
-        &self,
-        headers: &HeaderMap,
-        form: KeyForm,
-    ) -> Result<Option<Found>, KeyError> {
-        match &self.place {
-            Place::Header(name) => self.timed(headers, from_header(headers, name, form)?),
-            Place::Member(_) | Place::Both { .. } => Ok(None),
+    /// Finds the key in the head of a request whose body has none.
+    pub(crate) fn in_head(&self, parts: &Parts, form: KeyForm) -> Result<Option<Found>, KeyError> {
+        match self.is_in_body() {
+            true => Ok(None),
+            false => self.timed(&parts.headers, self.place.find(parts, None, b"", form)?),
         }
     }
 
@@ -140,24 +165,9 @@ impl KeySource {
         document: Option<RawJson<'_>>,
         form: KeyForm,
     ) -> Result<Option<Found>, KeyError> {
-        let headers = &request.parts().headers;
-        let found = match &self.place {
-            Place::Header(name) => from_header(headers, name, form)?,
-            Place::Member(pointer) => from_member(document, pointer)?,
-            Place::Both {
-                header,
-                member,
-                counts,
-            } => {
-                let found = from_member(document, member)?;
-                let is_covered = counts(request.parts());
-                if is_covered && key_of(&found) != key_of(&from_header(headers, header, form)?) {
-                    return Err(KeyError::Different);
-                }
-                found
-            }
-        };
-        self.timed(headers, found)
+        let parts = request.parts();
+        let found = self.place.find(parts, document, request.body(), form)?;
+        self.timed(&parts.headers, found)
     }
 
     /// Adds the time of the first attempt.
@@ -175,6 +185,80 @@ impl KeySource {
                 }))
             }
             (Some(_), None) | (None, Some(_)) => Err(KeyError::Half),
+        }
+    }
+}
+
+impl Place {
+    /// Returns the single places.
+    fn all(self) -> Vec<Self> {
+        match self {
+            Self::Any(places) => places,
+            place => vec![place],
+        }
+    }
+
+    fn is_in_body(&self) -> bool {
+        match self {
+            Self::Header(_) | Self::Query(_) => false,
+            Self::Member(_) | Self::Form(_) | Self::Both { .. } => true,
+            Self::Any(places) => places.iter().any(Self::is_in_body),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Header(name) => format!("send the header `{name}` with"),
+            Self::Query(name) => format!("send the parameter `{name}` in the query with"),
+            Self::Form(name) => format!("send the field `{name}` of the form with"),
+            Self::Member(pointer)
+            | Self::Both {
+                member: pointer, ..
+            } => format!("send the member `{pointer}` of the body with"),
+            Self::Any(places) => places.first().map(Self::describe).unwrap_or_default(),
+        }
+    }
+
+    /// Finds the key in a request with this body, which is this document.
+    fn find(
+        &self,
+        parts: &Parts,
+        document: Option<RawJson<'_>>,
+        body: &[u8],
+        form: KeyForm,
+    ) -> Result<Option<Found>, KeyError> {
+        match self {
+            Self::Header(name) => from_header(&parts.headers, name, form),
+            Self::Member(pointer) => from_member(document, pointer),
+            Self::Query(name) => from_pairs(parts.uri.query().unwrap_or_default().as_bytes(), name),
+            Self::Form(name) if media::is_form(&parts.headers) => from_pairs(body, name),
+            Self::Form(_) => Ok(None),
+            Self::Both {
+                header,
+                member,
+                counts,
+            } => {
+                let found = from_member(document, member)?;
+                let of_header = || from_header(&parts.headers, header, form);
+                if counts(parts) && key_of(&found) != key_of(&of_header()?) {
+                    return Err(KeyError::Different);
+                }
+                Ok(found)
+            }
+            Self::Any(places) => {
+                let mut first = None;
+                for place in places {
+                    let found = place.find(parts, document, body, form)?;
+                    if found.is_none() {
+                        continue;
+                    }
+                    if first.is_some() && key_of(&first) != key_of(&found) {
+                        return Err(KeyError::Different);
+                    }
+                    first = found;
+                }
+                Ok(first)
+            }
         }
     }
 }
@@ -207,14 +291,26 @@ fn from_member(
         return Ok(None);
     };
     match document.pointer(pointer.as_str())? {
-        Some(key) if !key.is_null() => {
-            let sent = key.as_str().ok_or(KeyError::NotText)?.into_owned();
-            Ok(Some(Found {
-                key: IdempotencyKey::from_text(&sent)?,
-                sent,
-                first_sent: None,
-            }))
-        }
+        Some(key) if !key.is_null() => from_text(key.as_str().ok_or(KeyError::NotText)?),
         _ => Ok(None),
     }
+}
+
+/// Finds the key among the pairs of a query or a form.
+fn from_pairs(pairs: &[u8], name: &str) -> Result<Option<Found>, KeyError> {
+    let pairs = form_urlencoded::parse(pairs);
+    let mut values = pairs.filter_map(|(found, value)| (found == name).then_some(value));
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => from_text(value),
+        (Some(_), Some(_)) => Err(KeyError::Repeated),
+    }
+}
+
+fn from_text(sent: Cow<'_, str>) -> Result<Option<Found>, KeyError> {
+    Ok(Some(Found {
+        key: IdempotencyKey::from_text(&sent)?,
+        sent: sent.into_owned(),
+        first_sent: None,
+    }))
 }

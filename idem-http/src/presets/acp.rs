@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::DAY;
 use crate::{
-    FingerprintRecipe, HttpPolicy, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, JsonRpc, KeySource,
-    Markers, ProblemType, Refusal, Requirement,
+    FingerprintRecipe, HttpPolicy, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, JsonRpc, KeyForm,
+    KeySource, Markers, ProblemType, Refusal, Requirement,
 };
 
 /// Follows the Agentic Commerce Protocol, release 2026-04-17, for checkout, cart and delegated
@@ -29,6 +29,7 @@ pub fn acp() -> HttpPolicy {
     HttpPolicy::ietf()
         .with_requirement(Requirement::Required)
         .with_methods([Method::POST])
+        .with_key_form(KeyForm::Opaque)
         .with_key_space(|request| vec![request.parts().uri.path().to_owned()])
         .with_fingerprint(FingerprintRecipe::body())
         .with_markers(

@@ -4,13 +4,14 @@ use http::{HeaderName, HeaderValue, Method};
 use serde_json::json;
 
 use super::DAY;
-use crate::{HttpPolicy, IDEMPOTENCY_KEY, KeyFormat, Markers, ProblemType, Statuses};
+use crate::{HttpPolicy, IDEMPOTENCY_KEY, KeyForm, KeyFormat, Markers, ProblemType, Statuses};
 
 const TRANSIENT: HeaderName = HeaderName::from_static("transient-error");
 
 /// Behaves in the manner of Adyen. **Draft**: some of its rules are second-hand.
 ///
-/// `POST` may carry a key of at most 64 characters. All answers are stored, errors too, unless the
+/// `POST` may carry a key of at most 64 characters. Scope: the company account, by its API key
+/// (`X-API-Key`). All answers are stored, errors too, unless the
 /// handler sets the header `transient-error: true`, or answers with a [client error that may
 /// pass](crate::Statuses::without_transient). Every answer repeats the key. A request in flight gets `409` with the code `704`. Answers are replayed for 7 days.
 ///
@@ -21,6 +22,7 @@ const TRANSIENT: HeaderName = HeaderName::from_static("transient-error");
 pub fn adyen() -> HttpPolicy {
     HttpPolicy::ietf()
         .with_methods([Method::POST])
+        .with_key_form(KeyForm::Opaque)
         .with_key_format(KeyFormat::any().with_length(1..=64))
         .with_kept_statuses(Statuses::all().without_transient())
         .with_kept_if(|answer| {

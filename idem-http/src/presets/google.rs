@@ -3,12 +3,13 @@
 use http::StatusCode;
 use serde_json::json;
 
-use crate::{FingerprintRecipe, HttpPolicy, KeyFormat, KeySource, Markers, ProblemType};
+use crate::{HttpPolicy, KeyFormat, KeySource, Markers, ProblemType};
 
 /// Follows AIP-155 for methods over HTTP and JSON. **Draft**: it is guidance, and leaves the errors
 /// open.
 ///
-/// The body may have `/request_id`, a UUID. Success is stored; a replay may also be the resource's
+/// The body may have `request_id` or, as the REST clients write it, `requestId`, a UUID; the query may
+/// have it instead. Success is stored; a replay may also be the resource's
 /// current state: [`with_replay_hook`](HttpPolicy::with_replay_hook). Errors have the form of
 /// `google.rpc.Status`. Another request with the id is `400 INVALID_ARGUMENT`, one in flight `409
 /// ABORTED`. For gRPC, read the field of the message with
@@ -20,9 +21,13 @@ use crate::{FingerprintRecipe, HttpPolicy, KeyFormat, KeySource, Markers, Proble
 #[must_use]
 pub fn aip155() -> HttpPolicy {
     HttpPolicy::ietf()
-        .with_key_source(KeySource::member("/request_id"))
+        .with_key_source(
+            KeySource::member("/request_id")
+                .or(KeySource::member("/requestId"))
+                .or(KeySource::query("request_id"))
+                .or(KeySource::query("requestId")),
+        )
         .with_key_format(KeyFormat::uuid())
-        .with_fingerprint(FingerprintRecipe::request().without_member("/request_id"))
         .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
         .with_kept_statuses(super::success())
         .with_markers(Markers::none())

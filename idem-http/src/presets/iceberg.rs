@@ -1,5 +1,6 @@
 //! Apache Iceberg's REST catalog.
 
+use http::StatusCode;
 use serde_json::json;
 
 use crate::{HttpPolicy, KeyFormat, Markers, ProblemType, Statuses};
@@ -13,7 +14,8 @@ use crate::{HttpPolicy, KeyFormat, Markers, ProblemType, Statuses};
 ///
 /// Publish [`Lifetime::iso8601`](crate::Lifetime::iso8601) as `idempotency-key-lifetime` in `GET
 /// /v1/config`: clients send keys only then. Catalogs should wait for a request in flight: set
-/// [`BusyPolicy::Wait`](idem_core::BusyPolicy::Wait) in the engine's policy.
+/// [`BusyPolicy::Wait`](idem_core::BusyPolicy::Wait) in the engine's policy. After the wait it is
+/// `503`, never `409`: clients take that for a commit that failed, and delete its files.
 ///
 /// Source: [`rest-catalog-open-api.yaml`](https://github.com/apache/iceberg/blob/main/open-api/rest-catalog-open-api.yaml),
 /// `parameters/idempotency-key`. Where it is silent: a key that was used for another request gets
@@ -27,6 +29,10 @@ pub fn iceberg() -> HttpPolicy {
     let stored = stored.without(403..=403).without(419..=419);
     HttpPolicy::ietf()
         .with_key_format(KeyFormat::uuid_version(7))
+        .with_status(
+            ProblemType::RequestInFlight,
+            StatusCode::SERVICE_UNAVAILABLE,
+        )
         .with_kept_statuses(stored)
         .with_markers(Markers::none())
         .with_refusals(|refusal| {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{Method, Response};
+use idem_core::json::RawJson;
 use serde_json::json;
 
 use crate::{
@@ -12,7 +13,8 @@ use crate::{
 /// Gives tools of MCP an idempotency key. **Draft**: the protocol of 2026-07-28 has none; this
 /// follows SEP-3182, which was closed without being merged.
 ///
-/// Calls of these tools may carry a key in `/params/idempotencyKey`. Tool and arguments are
+/// Calls of these tools may carry a key in `/params/_meta/idempotencyKey`, which every client can
+/// set, or in `/params/idempotencyKey`. Tool and arguments are
 /// compared by their JSON value. Results and errors are stored. Errors are JSON-RPC errors with
 /// `data.type` `idempotency_key_conflict` or `idempotency_key_in_progress`. For tools that take the
 /// key as an argument, change the
@@ -27,7 +29,8 @@ use crate::{
 pub fn mcp<N: Into<String>>(tools: impl IntoIterator<Item = N>) -> HttpPolicy {
     calls(
         JsonRpc::new().with_optional(tools),
-        "/params/idempotencyKey",
+        KeySource::member("/params/_meta/idempotencyKey")
+            .or(KeySource::member("/params/idempotencyKey")),
     )
     .with_fingerprint(
         FingerprintRecipe::body()
@@ -41,22 +44,32 @@ pub fn mcp<N: Into<String>>(tools: impl IntoIterator<Item = N>) -> HttpPolicy {
 ///
 /// The key of `message/send` (`SendMessage`) is the message's own id,
 /// `/params/message/messageId`. The message is compared by its JSON value. Results and errors of
-/// the call are stored.
+/// the call are stored. `/params/tenant` is part of the key.
+///
+/// `message/stream` (`SendStreamingMessage`) and the REST binding pass unguarded: their answers are
+/// streams, or other paths.
 ///
 #[doc = include_str!("a2a.md")]
 #[must_use]
 pub fn a2a() -> HttpPolicy {
     let calls_with_key = JsonRpc::new().with_required(["message/send", "SendMessage"]);
-    calls(calls_with_key, "/params/message/messageId")
-        .with_fingerprint(FingerprintRecipe::body().of_member("/params/message"))
+    calls(
+        calls_with_key,
+        KeySource::member("/params/message/messageId"),
+    )
+    .with_key_space(|request| {
+        let tenant = request.member("/params/tenant");
+        tenant.map(RawJson::canonical).into_iter().collect()
+    })
+    .with_fingerprint(FingerprintRecipe::body().of_member("/params/message"))
 }
 
-fn calls(rules: JsonRpc, key: &str) -> HttpPolicy {
+fn calls(rules: JsonRpc, key: KeySource) -> HttpPolicy {
     HttpPolicy::ietf()
         .with_requirement(Requirement::Optional)
         .with_methods([Method::POST])
         .with_json_rpc(rules)
-        .with_key_source(KeySource::member(key))
+        .with_key_source(key)
         .with_kept_statuses(Statuses::none().with(200..=299))
         .with_markers(Markers::none())
         .with_refusals(refuse)

@@ -4,11 +4,12 @@ use http::{HeaderName, Method};
 use serde_json::json;
 
 use super::DAY;
-use crate::{HttpPolicy, KeyFormat, KeySource, Markers, ProblemType};
+use crate::{HttpPolicy, KeyForm, KeyFormat, KeySource, Markers, ProblemType};
 
 /// Behaves in the manner of PayPal. **Draft**: the errors differ between its APIs.
 ///
-/// `POST` may carry `PayPal-Request-Id`, 1 to 108 characters, which belongs to the path. Success is
+/// `POST` may carry `PayPal-Request-Id`, 1 to 108 characters, which belongs to the path. Scope: the client id or merchant, never the access token, which is
+/// refreshed between two tries. Success is
 /// stored for 45 days, as for Orders (Payments: 6 hours). PayPal's replays show the current state
 /// of the resource: add a hook that reads it,
 /// [`with_replay_hook`](HttpPolicy::with_replay_hook); without one, a replay is the first answer.
@@ -26,6 +27,7 @@ pub fn paypal() -> HttpPolicy {
         .with_key_source(KeySource::header(HeaderName::from_static(
             "paypal-request-id",
         )))
+        .with_key_form(KeyForm::Opaque)
         .with_key_format(KeyFormat::any().with_length(1..=108))
         .with_key_space(|request| vec![request.parts().uri.path().to_owned()])
         .with_kept_statuses(super::success())

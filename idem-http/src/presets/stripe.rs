@@ -1,15 +1,22 @@
 //! In the manner of Stripe.
 
-use http::{Method, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 use serde_json::json;
 
 use super::DAY;
-use crate::{HttpPolicy, KeyFormat, ProblemType, Statuses};
+use crate::{HttpPolicy, KeyForm, KeyFormat, ProblemType, Statuses};
+
+/// The headers by which a platform names the account that a request is about.
+const ACCOUNTS: [HeaderName; 2] = [
+    HeaderName::from_static("stripe-account"),
+    HeaderName::from_static("stripe-context"),
+];
 
 /// Behaves in the manner of Stripe's API v1. **Draft**: its rules are read from its documentation,
 /// which has no schema for them.
 ///
-/// `POST` may carry a key. Once a handler began, its answer is stored, `500` included. Not stored:
+/// `POST` may carry a key, which is any text. `Stripe-Account` and `Stripe-Context` are part of it: the
+/// same key for another account is another key. Scope: the account of the secret key. Once a handler began, its answer is stored, `500` included. Not stored:
 /// `400` (validation failed, nothing ran), `409` (a lost race) and
 /// [client errors that may pass](crate::Statuses::without_transient); mark other answers of requests
 /// that did not begin with [`NotStored`](crate::NotStored). A key that was used for another request
@@ -25,7 +32,9 @@ pub fn stripe() -> HttpPolicy {
     let stored = stored.without(400..=400).without(409..=409);
     HttpPolicy::ietf()
         .with_methods([Method::POST])
+        .with_key_form(KeyForm::Opaque)
         .with_key_format(KeyFormat::any().with_length(1..=255))
+        .with_key_headers(ACCOUNTS)
         .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
         .with_kept_statuses(stored)
         .with_retention(DAY)

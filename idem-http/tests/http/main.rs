@@ -1,5 +1,6 @@
 //! The layer, as a client sees it.
 
+mod clients;
 mod contents;
 mod cors;
 #[cfg(feature = "diff")]

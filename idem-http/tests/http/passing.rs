@@ -5,9 +5,9 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use idem_core::{Idempotency, MemoryStore, Policy};
-use idem_http::{HttpPolicy, NotStored, ProblemType};
+use idem_http::{HttpPolicy, Markers, NotStored, ProblemType};
 
 use crate::support::{App, layer, layer_on, post};
 
@@ -50,7 +50,8 @@ const PASSING: [fn() -> Response; 5] = [
 #[tokio::test]
 async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
     for answer in PASSING {
-        let app = App::new(layer(HttpPolicy::ietf()), move |_| async move { answer() });
+        let policy = HttpPolicy::ietf().with_respect_for_no_store();
+        let app = App::new(layer(policy), move |_| async move { answer() });
         for runs in 1..3 {
             let response = send(&app).await;
             assert_eq!(response.status(), answer().status());
@@ -71,12 +72,49 @@ async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
 async fn where_work_must_not_run_twice_an_answer_passed_through_is_marked() {
     for answer in PASSING {
         let idempotency = Idempotency::new(MemoryStore::new()).with_policy(Policy::at_most_once());
-        let app = App::new(layer_on(idempotency), move |_| async move { answer() });
+        let policy = HttpPolicy::ietf().with_respect_for_no_store();
+        let layer = layer_on(idempotency).with_policy(policy);
+        let app = App::new(layer, move |_| async move { answer() });
         assert_eq!(send(&app).await.status(), answer().status());
         let retry = app.send(post("a", "{}")).await;
         assert_eq!(retry.status, StatusCode::GONE);
         retry.problem(ProblemType::ResponseNotStored);
         assert_eq!(app.runs(), 1);
+    }
+}
+
+/// Frameworks set the header on every answer, and a record is no cache.
+#[tokio::test]
+async fn no_store_is_stored_unless_the_policy_respects_it() {
+    for answer in [no_store, no_store_beside_other_bytes] {
+        let app = App::new(layer(HttpPolicy::ietf()), move |_| async move { answer() });
+        let first = app.send(post("a", "{}")).await;
+        let retry = app.send(post("a", "{}")).await;
+        assert!(retry.is_replayed());
+        assert_eq!((retry.text(), app.runs()), (first.text(), 1));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_stored_can_say_why() {
+    const WHY: HeaderName = HeaderName::from_static("idempotency-unstored");
+    let unavailable = || StatusCode::SERVICE_UNAVAILABLE.into_response();
+    let answers: [(fn() -> Response, &str); 6] = [
+        (no_store, "no-store"),
+        (events, "stream"),
+        (marked, "marked"),
+        (switching, "upgrade"),
+        (unavailable, "status"),
+        (|| "stored".into_response(), ""),
+    ];
+    for (answer, why) in answers {
+        let policy = HttpPolicy::ietf()
+            .with_respect_for_no_store()
+            .with_markers(Markers::default().with_unstored(WHY));
+        let app = App::new(layer(policy), move |_| async move { answer() });
+        let response = send(&app).await;
+        let said = response.headers().get(WHY).map(|why| why.to_str().unwrap());
+        assert_eq!(said.unwrap_or_default(), why);
     }
 }
 

@@ -74,9 +74,9 @@ async fn run(command: &str, address: SocketAddr) -> String {
 fn masked(said: &str) -> String {
     let lines = said.lines().map(|line| match line.split_once(": ") {
         Some((name @ ("date" | "idempotency-first-answered"), _)) => format!("{name}: {DATE}"),
-        Some(("retry-after", _)) => "retry-after: 30".to_owned(),
+        Some(("retry-after", _)) => "retry-after: 1".to_owned(),
         Some(("curl", _)) => mask_number(line, "after ", 1000),
-        _ => mask_number(line, "\"retryAfter\":", 30),
+        _ => mask_number(line, "\"retryAfter\":", 1),
     });
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -53,7 +53,7 @@ async fn ietf_answers_as_its_page_says() {
                 Row::InFlight,
                 409,
                 Refuses,
-                &["retry-after: 30", "request-in-flight"],
+                &["retry-after: 1", "request-in-flight"],
             ),
             E(
                 Row::InFlightOther,
@@ -90,7 +90,7 @@ const ACP: &[E] = &[
         ],
     ),
     E(
-        Row::Malformed("\"unterminated"),
+        Row::Malformed("größe"),
         400,
         Refuses,
         &[r#""code":"invalid""#, "!\"param\""],
@@ -130,7 +130,7 @@ const ACP: &[E] = &[
         Refuses,
         &[
             r#""code":"idempotency_in_flight""#,
-            "retry-after: 30",
+            "retry-after: 1",
             "!retryAfter",
         ],
     ),
@@ -236,7 +236,7 @@ async fn ucp_answers_as_its_page_says() {
                 Row::InFlight,
                 409,
                 Refuses,
-                &["idempotency_in_flight", "retry-after: 30"],
+                &["idempotency_in_flight", "retry-after: 1"],
             ),
             E(Row::InFlightOther, 409, Refuses, &["idempotency_conflict"]),
             E(Row::Rejected, 402, Replays, &[]),
@@ -282,7 +282,7 @@ async fn ucp_over_mcp_answers_as_its_page_says() {
                 &["idempotency_conflict", r#""code":-32000"#],
             ),
             E(Row::Elsewhere, 200, Runs, &[]),
-            E(Row::InFlight, 409, Refuses, &[r#""retry_after":30"#]),
+            E(Row::InFlight, 409, Refuses, &[r#""retry_after":1"#]),
             E(
                 Row::SignedWithOther,
                 400,
@@ -375,7 +375,7 @@ async fn adcp_answers_as_its_page_says() {
                 Refuses,
                 &[
                     "IDEMPOTENCY_IN_FLIGHT",
-                    r#""retry_after":30"#,
+                    r#""retry_after":1"#,
                     r#""recovery":"transient""#,
                 ],
             ),
@@ -434,9 +434,9 @@ async fn iceberg_answers_as_its_page_says() {
             E(Row::OtherAccount, 201, Runs, &[]),
             E(
                 Row::InFlight,
-                409,
+                503,
                 Refuses,
-                &["IdempotencyKeyInProgressException", "retry-after: 30"],
+                &["IdempotencyKeyInProgressException", "retry-after: 1"],
             ),
             E(Row::Rejected, 402, Replays, &[]),
             E(Row::Limited, 429, Runs, &[]),

@@ -45,14 +45,13 @@ fn masked(said: &str) -> String {
     let (head, body) = said.split_once("\n\n").unwrap_or((said, ""));
     let lines = head.lines().map(|line| match line.split_once(": ") {
         Some((name @ ("date" | "idempotency-first-answered"), _)) => format!("{name}: {DATE}"),
-        Some((name @ "retry-after", "1")) => format!("{name}: 1"),
-        Some((name @ "retry-after", _)) => format!("{name}: 30"),
+        Some((name @ "retry-after", _)) => format!("{name}: 1"),
         _ => line.to_owned(),
     });
     let mut body = body.to_owned();
-    for seconds in ["27", "28", "29"] {
+    for seconds in 2..10 {
         for name in [r#"retryAfter":"#, r#"retry_after":"#, r#"retry_after\":"#] {
-            body = body.replace(&format!("{name}{seconds}"), &format!("{name}30"));
+            body = body.replace(&format!("{name}{seconds}"), &format!("{name}1"));
         }
     }
     format!("{}\n\n{body}", lines.collect::<Vec<_>>().join("\n"))

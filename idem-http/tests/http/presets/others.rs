@@ -57,7 +57,7 @@ async fn oasis_answers_as_its_page_says() {
                 Row::InFlight,
                 409,
                 Refuses,
-                &["repeatability-result: rejected", "retry-after: 30"],
+                &["repeatability-result: rejected", "retry-after: 1"],
             ),
             E(
                 Row::StoreDown,

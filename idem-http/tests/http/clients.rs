@@ -1,0 +1,168 @@
+//! What the clients of public protocols send, and what they need.
+
+use axum::extract::Request;
+use http::{HeaderName, StatusCode};
+use idem_http::{HttpPolicy, KeySource, ProblemType, presets};
+use tokio::sync::Semaphore;
+
+use crate::support::{App, layer, post, request, with, without};
+
+const ID: &str = "0190f3c2-6f5d-7cc3-98c4-dc0c0c073991";
+
+fn bare(path: &str, body: &'static str) -> Request {
+    without(request("POST", path, "unused", body), "idempotency-key")
+}
+
+/// Sends both, and returns whether the second one got the first one's answer.
+async fn repeats(app: &App, first: Request, second: Request) -> bool {
+    let first = app.send(first).await;
+    let second = app.send(second).await;
+    assert!(first.status.is_success(), "{}", first.text());
+    assert!(second.status.is_success(), "{}", second.text());
+    first.text() == second.text()
+}
+
+#[tokio::test]
+async fn googles_clients_send_the_id_in_body_or_query_in_either_spelling() {
+    let app = App::counting(layer(presets::aip155()));
+    let in_body = [
+        r#"{"requestId":"0190f3c2-6f5d-7cc3-98c4-dc0c0c073990"}"#,
+        r#"{"request_id":"0190f3c2-6f5d-7cc3-98c4-dc0c0c073992"}"#,
+    ];
+    for body in in_body {
+        assert!(repeats(&app, bare("/v1/books", body), bare("/v1/books", body)).await);
+    }
+    for (name, last) in [("requestId", 4), ("request_id", 5)] {
+        let path = format!("/v1/books?{name}=0190f3c2-6f5d-7cc3-98c4-dc0c0c07399{last}");
+        assert!(repeats(&app, bare(&path, "{}"), bare(&path, "{}")).await);
+    }
+    let path = "/v1/books?requestId=0190f3c2-6f5d-7cc3-98c4-dc0c0c073993";
+    let two = app.send(bare(path, in_body[0])).await;
+    assert_eq!(two.status, StatusCode::BAD_REQUEST);
+    let twice = format!("/v1/books?requestId={ID}&requestId={ID}");
+    assert_eq!(
+        app.send(bare(&twice, "{}")).await.status,
+        StatusCode::BAD_REQUEST
+    );
+}
+
+#[tokio::test]
+async fn awss_clients_send_the_token_in_body_query_or_form() {
+    let app = App::counting(layer(presets::aws("/ClientToken")));
+    let json = |target: &str, body| {
+        let request = with(bare("/", body), "x-amz-target", target);
+        with(request, "content-type", "application/x-amz-json-1.1")
+    };
+    let (one, reordered) = (
+        r#"{"ClientToken":"t","Amount":5}"#,
+        r#"{"Amount":5,"ClientToken":"t"}"#,
+    );
+    assert!(
+        repeats(
+            &app,
+            json("S.Associate", one),
+            json("S.Associate", reordered)
+        )
+        .await
+    );
+    // Another operation with the same token is another request.
+    assert!(!repeats(&app, json("S.Associate", one), json("S.Disassociate", one)).await);
+    let path = "/functions?clientToken=t2";
+    assert!(repeats(&app, bare(path, "{}"), bare(path, "{}")).await);
+    let form = |body| {
+        with(
+            bare("/", body),
+            "content-type",
+            "application/x-www-form-urlencoded; charset=utf-8",
+        )
+    };
+    let run = "Action=RunInstances&ClientToken=t3&MinCount=1";
+    assert!(repeats(&app, form(run), form(run)).await);
+    let other = app.send(form("Action=RunInstances&ClientToken=t3&MinCount=2"));
+    assert_eq!(other.await.status, StatusCode::BAD_REQUEST);
+    // Without a token each runs.
+    assert!(!repeats(&app, form("Action=Stop"), form("Action=Stop")).await);
+}
+
+#[tokio::test]
+async fn a_source_of_several_places_needs_one_key_in_all() {
+    let source = KeySource::member("/id").or(KeySource::header(HeaderName::from_static("x-id")));
+    let app = App::counting(layer(HttpPolicy::ietf().with_key_source(source)));
+    let both = |key| with(bare("/", r#"{"id":"a"}"#), "x-id", key);
+    assert!(repeats(&app, both("a"), both("a")).await);
+    assert!(repeats(&app, bare("/", r#"{"id":"a"}"#), both("a")).await);
+    let answer = app.send(both("b")).await;
+    answer.problem(ProblemType::KeyMalformed);
+}
+
+#[tokio::test]
+async fn stripes_clients_send_any_text_and_name_the_account() {
+    let app = App::counting(layer(presets::stripe()));
+    for key in ["order 5", "a;b", r#"{"a":1}"#, "?1"] {
+        assert!(
+            repeats(&app, post(key, "a=1"), post(key, "a=1")).await,
+            "{key}"
+        );
+    }
+    for name in ["stripe-account", "stripe-context"] {
+        let of = |account| with(post("k", "a=1"), name, account);
+        assert!(!repeats(&app, of("acct_1"), of("acct_2")).await, "{name}");
+        assert!(repeats(&app, of("acct_1"), of("acct_1")).await, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_of_a2a_has_keys_of_its_own() {
+    let app = App::counting(layer(presets::a2a()));
+    let of = |body| bare("/", body);
+    let one = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"tenant":"a","message":{"messageId":"m"}}}"#;
+    let other = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"tenant":"b","message":{"messageId":"m"}}}"#;
+    assert!(!repeats(&app, of(one), of(other)).await);
+}
+
+#[tokio::test]
+async fn mcps_clients_can_set_the_key_in_the_calls_meta() {
+    let app = App::counting(layer(presets::mcp(["pay"])));
+    for body in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","_meta":{"idempotencyKey":"k1"}}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","idempotencyKey":"k2"}}"#,
+    ] {
+        assert!(
+            repeats(&app, bare("/", body), bare("/", body)).await,
+            "{body}"
+        );
+    }
+}
+
+/// Clients take `409` for a commit that failed, and delete its files.
+#[tokio::test]
+async fn a_commit_of_iceberg_in_flight_is_503_and_never_409() {
+    static GATE: Semaphore = Semaphore::const_new(0);
+    let app = App::new(layer(presets::iceberg()), |_| async {
+        let _ = GATE.acquire().await;
+        "done"
+    });
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { app.send(post(ID, "{}")).await }
+    });
+    app.until_runs(1).await;
+    let answer = app.send(post(ID, "{}")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    GATE.add_permits(1);
+    assert_eq!(first.await.unwrap().text(), "done");
+}
+
+/// azure-core polls the operation that `Operation-Location` names.
+#[tokio::test]
+async fn a_replay_has_the_headers_of_the_handler() {
+    const LOCATION: &str = "operation-location";
+    let app = App::new(layer(HttpPolicy::ietf()), |_| async {
+        (StatusCode::ACCEPTED, [(LOCATION, "/operations/7")])
+    });
+    app.send(post("k", "{}")).await;
+    let retry = app.send(post("k", "{}")).await;
+    assert!(retry.is_replayed());
+    assert_eq!(retry.header(LOCATION), Some("/operations/7"));
+}
