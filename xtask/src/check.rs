@@ -230,7 +230,7 @@ fn dependencies() -> Result<bool> {
     let mut hold = step::run("cargo-deny", &mut rules)?;
     let mut lab = Command::new(&deny);
     lab.args(["--log-level", "error", "--manifest-path", prove::MANIFEST]);
-    lab.args(["check", "--config", "deny.toml"]);
+    lab.args(["--config", "deny.toml", "check"]);
     hold &= step::run(
         "cargo-deny of lab",
         lab.args(["bans", "licenses", "sources"]),
