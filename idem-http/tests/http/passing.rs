@@ -99,7 +99,8 @@ async fn no_store_is_stored_unless_the_policy_respects_it() {
 async fn an_answer_that_is_not_stored_can_say_why() {
     const WHY: HeaderName = HeaderName::from_static("idempotency-unstored");
     let unavailable = || StatusCode::SERVICE_UNAVAILABLE.into_response();
-    let answers: [(fn() -> Response, &str); 6] = [
+    type Handler = fn() -> Response;
+    let answers: [(Handler, &str); 6] = [
         (no_store, "no-store"),
         (events, "stream"),
         (marked, "marked"),
