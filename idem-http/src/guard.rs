@@ -178,8 +178,8 @@ fn may_hold_key(policy: &HttpPolicy, request: &KeyedRequest) -> bool {
     let body = request.body();
     let headers = &request.parts().headers;
     let is_form = policy.source.reads_forms() && media::is_form(headers);
-    !(body.trim_ascii().is_empty() || is_form)
-        && (policy.requirement == Requirement::Required
+    !body.trim_ascii().is_empty()
+        && (policy.requirement == Requirement::Required && !is_form
             || policy.json_rpc.is_some()
             || media::may_be_json(headers, body))
 }

@@ -17,10 +17,10 @@ use crate::executor::{Answer, BoundStatement, Executor};
 use crate::parameters::Value;
 use crate::sqlx::HeldRow;
 
-/// What SeaORM has to know of a database.
+/// A database, and how SeaORM talks to it.
 #[derive(Debug)]
 pub struct Dialect<R> {
-    /// What it is for SeaORM.
+    /// The database, as SeaORM names it.
     pub backend: DbBackend,
     /// Its name, for messages.
     pub name: &'static str,

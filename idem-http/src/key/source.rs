@@ -96,8 +96,8 @@ impl KeySource {
         Self::at(Place::Form(name.to_owned()))
     }
 
-    /// Also looks in the place of the other source. The layer looks in all places, and refuses a
-    /// request that has different keys in two of them.
+    /// Also looks in the places of the other source, whose time of the first attempt does not count.
+    /// A request that has different keys in two places is refused.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         let (mut places, others) = (self.place.all(), other.place.all());

@@ -10,8 +10,8 @@ const TRANSIENT: HeaderName = HeaderName::from_static("transient-error");
 
 /// Behaves in the manner of Adyen. **Draft**: some of its rules are second-hand.
 ///
-/// `POST` may carry a key of at most 64 characters. Scope: the company account, by its API key
-/// (`X-API-Key`). All answers are stored, errors too, unless the
+/// `POST` may carry a key of at most 64 characters. Take the company account as the scope, which the
+/// header `X-API-Key` tells. All answers are stored, errors too, unless the
 /// handler sets the header `transient-error: true`, or answers with a [client error that may
 /// pass](crate::Statuses::without_transient). Every answer repeats the key. A request in flight gets `409` with the code `704`. Answers are replayed for 7 days.
 ///

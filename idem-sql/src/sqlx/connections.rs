@@ -129,8 +129,8 @@ impl<DB: Database> Connections<DB> {
         self.0.max
     }
 
-    /// Closes all idle connections if this error is one of the line: whoever has cut one connection,
-    /// a server that stopped or a box in between, has probably cut the others.
+    /// Closes all idle connections if the network failed. A server that stopped, or a box on the way,
+    /// has probably cut them, too.
     pub fn note(&self, error: &sqlx::Error) {
         if matches!(error, sqlx::Error::Io(_)) {
             self.0.retain(|_| false);
