@@ -23,6 +23,9 @@ pub(crate) struct CheckOptions {
     accept_api: bool,
 }
 
+/// Of the checks of members that did not change, a landing runs one in so many.
+const CHECKS: u64 = 5;
+
 /// The members whose sets of features are checked: those that changed, and a drawn share of the
 /// others; without a draw, all.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +100,7 @@ pub(crate) fn rest(members: &Members<'_>) -> Result<bool> {
 
 impl Members<'_> {
     fn is_checked(&self, what: &str) -> bool {
-        let is_drawn = |draw: Draw| self.changed.contains(what) || draw.has(what);
+        let is_drawn = |draw: Draw| self.changed.contains(what) || draw.has(what, CHECKS);
         self.draw.is_none_or(is_drawn)
     }
 }
@@ -168,8 +171,9 @@ fn archives() -> Result<bool> {
     step::run("packages, from their archives", &mut check)
 }
 
-/// Runs Clippy over each package with none of its features; over what is published, with all; and
-/// over published libraries, with each feature alone.
+/// Runs Clippy over each package with none of its features; over published libraries, with each
+/// feature alone; and over published programs, with all. The build of the workspace has all features
+/// of the libraries. What is not published is drawn.
 fn features(members: &Members<'_>) -> Result<bool> {
     let workspace = workspace::members()?;
     let packages = workspace.packages.iter();
@@ -187,12 +191,11 @@ fn features(members: &Members<'_>) -> Result<bool> {
         if is_published && is_library {
             let alone = all.iter().filter(|name| **name != "default");
             sets.extend(alone.map(|name| format!("--no-default-features --features {name}")));
-        }
-        if is_published && !all.is_empty() {
+        } else if is_published {
             sets.push(format!("--features {}", all.join(",")));
         }
         let targets = if is_library { "--lib" } else { "--bins" };
-        let is_changed = members.changed.contains(package.name.as_str());
+        let is_changed = is_published && members.changed.contains(package.name.as_str());
         for features in sets {
             let title = format!("clippy of {} with {features}", package.name);
             if !is_changed && !members.is_checked(&title) {

@@ -1,4 +1,4 @@
-//! Seeds draw a quarter of each row.
+//! Seeds draw a half of each row.
 
 use idem_conformance::{Case, cases, drawn};
 
@@ -8,25 +8,25 @@ fn is_drawn(seed: u64, row: &str) -> Vec<bool> {
 }
 
 #[test]
-fn four_seeds_in_a_row_draw_each_case_once() {
-    for first in [0, 7, u64::MAX - 5] {
-        let mut times = vec![0; cases().count()];
-        for seed in first..first + 4 {
-            for (times, is_drawn) in times.iter_mut().zip(is_drawn(seed, "postgres-sqlx")) {
-                *times += u32::from(is_drawn);
-            }
-        }
-        assert!(times.iter().all(|times| *times == 1), "{times:?}");
+fn two_seeds_in_a_row_draw_each_case_once() {
+    for first in [0, 7, u64::MAX - 3] {
+        let drawn = [first, first + 1].map(|seed| is_drawn(seed, "postgres-sqlx"));
+        assert!(
+            drawn[0]
+                .iter()
+                .zip(&drawn[1])
+                .all(|(one, other)| one != other)
+        );
     }
 }
 
 #[test]
-fn a_seed_draws_about_a_quarter_of_each_row_and_not_the_same_one() {
+fn a_seed_draws_about_a_half_of_each_row_and_not_the_same_one() {
     let rows = ["sqlite-protected", "mysql-hostile", "galera", "remote"];
     let drawn = rows.map(|row| is_drawn(42, row));
     for (row, drawn) in rows.iter().zip(&drawn) {
         let share = drawn.iter().filter(|drawn| **drawn).count() * 100 / drawn.len();
-        assert!((18..=32).contains(&share), "{row}: {share} %");
+        assert!((40..=60).contains(&share), "{row}: {share} %");
     }
     assert!(drawn[1..].iter().all(|other| *other != drawn[0]));
 }
