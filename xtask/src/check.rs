@@ -65,6 +65,7 @@ pub(crate) fn quick() -> Result<bool> {
         ("rust-version", too_new()?),
         ("one TLS stack", second_tls_stack()?),
         ("registry hosts", registry_hosts()?),
+        ("patches of lab", stale_patches()?),
     ] {
         if let Some(wrong) = wrong {
             println!("<== {what}: FAILED: {wrong}");
@@ -278,6 +279,15 @@ fn second_tls_stack() -> Result<Option<String>> {
         let name = name.trim();
         format!("{name} is linked beside aws-lc-rs; `cargo tree -i {name}` says by whom")
     }))
+}
+
+/// Finds patches that bring back faults of before, and no longer fit the code.
+fn stale_patches() -> Result<Option<String>> {
+    let mut list = Command::new("git");
+    let list = output(list.args(["ls-files", "lab/patches/*.patch"]))?;
+    let fits = |patch: &&str| output(Command::new("git").args(["apply", "--check", patch])).is_ok();
+    let stale: Vec<_> = list.lines().filter(|patch| !fits(patch)).collect();
+    Ok((!stale.is_empty()).then(|| format!("{} do not apply", stale.join(", "))))
 }
 
 /// Finds hosts of package registries, which belong to the machine's own settings.
