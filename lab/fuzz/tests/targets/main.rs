@@ -13,6 +13,7 @@ macro_rules! check {
     }};
 }
 
+mod documents;
 mod histories;
 mod hybrid;
 mod keys;
