@@ -81,9 +81,6 @@ async fn a_store_is_compared_with_the_bare_statements() {
     );
     assert_eq!(
         rows(memory(), "contended").await,
-        [
-            row("contended", 64, "claim + replay"),
-            row("contended_each_asks", 64, "claim + replay")
-        ]
+        [row("contended", 64, "claim + replay")]
     );
 }

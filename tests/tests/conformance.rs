@@ -1,11 +1,9 @@
 //! The suite against the memory store of `idem-core`, plain, behind TCP, and behind wrappers.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use idem_conformance::idem_core::wrappers::SingleFlight;
 use idem_conformance::idem_core::{BatchStore, BoxError, IdempotencyStore, MemoryStore};
 use idem_conformance::remote::RemoteHarness;
 use idem_conformance::{
@@ -71,61 +69,12 @@ async fn remote() -> Result<impl Harness, Missing> {
     RemoteHarness::start(MemoryStore::new).map_err(|error| Missing::new(error.to_string()))
 }
 
-async fn shared() -> Result<impl Harness, Missing> {
-    remote().await.map(Shared)
-}
-
-/// Stores behind [`SingleFlight`].
-struct Shared<H>(H);
-
-#[async_trait]
-impl<H: Harness> Harness for Shared<H> {
-    fn name(&self) -> &str {
-        "single-flight"
-    }
-
-    fn profile(&self) -> Profile {
-        self.0.profile()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        self.0.product().await
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        self.0.create().await
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        let store = self.0.open(namespace).await?;
-        Ok(Arc::new(SingleFlight::new(store)))
-    }
-
-    async fn open_through(
-        &self,
-        namespace: &str,
-        address: SocketAddr,
-    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let store = self.0.open_through(namespace, address).await?;
-        Ok(store.map(|store| Arc::new(SingleFlight::new(store)) as _))
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        self.0.destroy(namespace).await
-    }
-
-    fn server_address(&self) -> Option<SocketAddr> {
-        self.0.server_address()
-    }
-}
-
 fn main() -> ExitCode {
     let memory = Target::new("memory", || async { Ok(Memory::default()) });
     let remote = Target::new("remote", remote);
-    let shared = Target::new("single-flight", shared).derived();
     let one_lane = || async { Ok(Batched::new(Memory::default())) };
     let one_lane = Target::new("memory-one-lane", one_lane).derived();
     let protected = || async { Ok(Protected::new(Memory::default())) };
     let protected = Target::new("memory-protected", protected).derived();
-    conformance(vec![memory, remote, shared, one_lane, protected])
+    conformance(vec![memory, remote, one_lane, protected])
 }

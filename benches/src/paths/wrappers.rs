@@ -1,9 +1,9 @@
-//! The wrappers of a store: the engine, protection, and single flight.
+//! What is around a store: the engine, protection, and callers of one key.
 
 use std::sync::Arc;
 
+use idem_core::wrappers::Protected;
 use idem_core::wrappers::protected::{DataKey, KeyRing, Peppers};
-use idem_core::wrappers::{Protected, SingleFlight};
 use idem_core::{BoxError, Response};
 
 use super::key::body;
@@ -72,27 +72,20 @@ pub(super) async fn protected(visit: &mut Visit<'_>) -> Result<(), BoxError> {
 }
 
 const CALLERS: usize = 64;
-const SHARED: &str = "single flight";
 const BASE: &str = "claim + replay";
 
 /// Measures many callers with one key, against one claim and one replay.
 pub(super) async fn contended(visit: &mut Visit<'_>) -> Result<(), BoxError> {
     let arena = visit.arena().await?;
-    let claims = |store| ConcurrentClaims {
-        store,
+    let claims = ConcurrentClaims {
+        store: arena.store(),
         callers: CALLERS,
     };
-    let shared = Arc::new(SingleFlight::new(arena.store()));
     let contenders = vec![
-        Measured::boxed(SHARED, claims(shared)),
-        Measured::boxed(IDEM, claims(arena.store())),
+        Measured::boxed(IDEM, claims),
         Measured::boxed(BASE, ClaimReplay::prepared(arena.store()).await?),
     ];
-    let scene = Scene::new("contended", &[CALLERS], contenders).comparing(|heat| {
-        vec![
-            heat.time_row("contended", SHARED, BASE),
-            heat.time_row("contended_each_asks", IDEM, BASE),
-        ]
-    });
+    let scene = Scene::new("contended", &[CALLERS], contenders)
+        .comparing(|heat| vec![heat.time_row("contended", IDEM, BASE)]);
     visit.measure(scene).await
 }

@@ -98,19 +98,7 @@
 //!
 //! # Many callers at once
 //!
-//! Waiting is about callers of *one* key. Two wrappers save calls of the store:
-//!
-//! | wrapper | shares |
-//! | --- | --- |
-//! | [`SingleFlight`](crate::wrappers::SingleFlight) | one claim among identical claims of a process that come at the same time: for a hot key |
-//! | [`Batched`](crate::wrappers::Batched) | one round trip among claims of different keys; the stores of this family do this by themselves |
-//!
-//! Neither caches: each answer comes from a call that began after its caller's own.
-//!
-//! ```
-//! use idem_core::wrappers::SingleFlight;
-//! use idem_core::{Idempotency, MemoryStore};
-//!
-//! let idem = Idempotency::new(SingleFlight::new(MemoryStore::new()));
-//! assert_eq!(idem.store().backend(), "memory");
-//! ```
+//! Waiting is about callers of *one* key. Claims that come at the same time share a round trip of the
+//! store, and identical ones share a claim: the stores of this family do so by themselves, others
+//! behind [`Batched`](crate::wrappers::Batched). Nothing is cached: each answer comes from a call that
+//! began after its caller's own.

@@ -12,4 +12,3 @@ mod prometheus;
 #[cfg(feature = "encryption")]
 mod protected;
 mod saga;
-mod single_flight;

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 
-use crate::wrappers::single_flight::Flight;
 use crate::{BatchStore, ClaimOutcome, ClaimRequest, Finish, Key, Result};
 
 /// An operation that a store also takes in batches.
@@ -40,7 +39,14 @@ impl Work for ClaimRequest {
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        Flight::of(self) == Flight::of(other)
+        let of = |request: &Self| {
+            (
+                request.on_stale(),
+                request.on_failed(),
+                *request.fingerprint(),
+            )
+        };
+        self.key() == other.key() && of(self) == of(other)
     }
 
     fn granted(answer: &ClaimOutcome) -> bool {
