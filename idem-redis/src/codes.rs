@@ -109,6 +109,18 @@ const DENIED_IN_SCRIPT: [&str; 2] = [
     "The user executing the script can't",
 ];
 
+/// Messages to a script, anywhere in the text: the call that they refuse was not made, and it comes
+/// before the one write, or is that write.
+const IN_SCRIPT: Codes<&str> = error_codes! {
+    // Redis 6.2: <https://github.com/redis/redis/blob/6.2/redis.conf>, "lua-replicate-commands".
+    Misconfigured None ["Write commands not allowed after non", "turning on single commands repl"] =>
+        "the server replicates scripts as text, and takes no write after `TIME`; set \
+         `lua-replicate-commands yes`, or use Redis 7";
+    Misconfigured None ["command is not allowed from script", "Redis command called from"] =>
+        "the server refuses a command in a script, where the store needs TIME, GET, SET and DEL; see \
+         the source, and its settings `rename-command`";
+};
+
 const UNLISTED: Meaning = (
     ErrorKind::Other,
     Effect::Unknown,
@@ -131,7 +143,10 @@ pub(crate) fn by_text(text: &str) -> Meaning {
         text.get(..start.len())
             .is_some_and(|begun| begun.eq_ignore_ascii_case(start))
     };
-    TEXTS.find(begins).unwrap_or(UNLISTED)
+    let in_script = || IN_SCRIPT.find(|words| text.contains(words));
+    in_script()
+        .or_else(|| TEXTS.find(begins))
+        .unwrap_or(UNLISTED)
 }
 
 #[cfg(test)]
@@ -143,7 +158,7 @@ mod tests {
     #[test]
     fn no_code_is_listed_twice() {
         let mut seen = HashSet::new();
-        for code in CODES.all().chain(TEXTS.all()) {
+        for code in CODES.all().chain(TEXTS.all()).chain(IN_SCRIPT.all()) {
             assert!(seen.insert(code), "{code}");
         }
     }

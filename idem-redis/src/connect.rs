@@ -27,7 +27,7 @@ pub(crate) enum Connector {
     /// One server.
     Node(Box<Client>),
     /// The current leader of the group of that name, as the sentinels report it at each connecting.
-    Sentinel(Box<Mutex<SentinelClient>>),
+    Sentinel(Box<Mutex<SentinelClient>>, Vec<ConnectionInfo>),
     /// A cluster.
     Cluster(Box<ClusterClient>, Vec<Client>),
 }
@@ -41,7 +41,10 @@ fn infos(urls: &[&str]) -> RedisResult<Vec<ConnectionInfo>> {
     urls.iter().map(|url| url.into_connection_info()).collect()
 }
 
+/// Sends no `CLIENT SETINFO`, at which proxies close the connection.
 fn client(info: ConnectionInfo, config: &Config) -> RedisResult<Client> {
+    let unnamed = info.redis_settings().clone().set_skip_set_lib_name();
+    let info = info.set_redis_settings(unnamed);
     trust::client(info.set_tcp_settings(tcp()), config)
 }
 
@@ -87,7 +90,7 @@ impl Connector {
             }
         }
         let client = trust::sentinels(builder, config)?.build()?;
-        Ok(Self::Sentinel(Box::new(Mutex::new(client))))
+        Ok(Self::Sentinel(Box::new(Mutex::new(client)), sentinels))
     }
 
     /// The driver itself repeats nothing: it would also repeat commands that may have taken effect.
@@ -111,12 +114,26 @@ impl Connector {
         !matches!(self, Self::Cluster(..))
     }
 
+    /// Returns the addresses that the user has named.
+    pub(crate) fn addresses(&self) -> Vec<&ConnectionAddr> {
+        match self {
+            Self::Node(client) => vec![client.get_connection_info().addr()],
+            Self::Sentinel(_, sentinels) => sentinels.iter().map(ConnectionInfo::addr).collect(),
+            Self::Cluster(_, nodes) => {
+                let nodes = nodes.iter();
+                nodes
+                    .map(|node| node.get_connection_info().addr())
+                    .collect()
+            }
+        }
+    }
+
     /// Opens a connection of its own for published messages; in a cluster to the first node that
     /// answers.
     pub(crate) async fn pubsub(&self, timeout: Duration) -> RedisResult<PubSub> {
         let nodes = match self {
             Self::Node(client) => return client.get_async_pubsub().await,
-            Self::Sentinel(client) => {
+            Self::Sentinel(client, _) => {
                 let client = client.lock().await.async_get_client().await?;
                 return client.get_async_pubsub().await;
             }
@@ -145,7 +162,7 @@ impl Connector {
                     .get_multiplexed_async_connection_with_config(&config)
                     .await?,
             ),
-            Self::Sentinel(client) => {
+            Self::Sentinel(client, _) => {
                 let mut client = client.lock().await;
                 Connection::Node(client.get_async_connection_with_config(&config).await?)
             }
@@ -159,7 +176,7 @@ impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Node(_) => "Node",
-            Self::Sentinel(_) => "Sentinel",
+            Self::Sentinel(..) => "Sentinel",
             Self::Cluster(..) => "Cluster",
         })
     }

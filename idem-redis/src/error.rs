@@ -88,13 +88,21 @@ pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
     matches!(code_of(error), "MOVED" | "ASK" | "READONLY" | "TRYAGAIN")
 }
 
+/// Returns the driver's error behind this one.
+fn cause(error: &Error) -> Option<&RedisError> {
+    error.source()?.downcast_ref()
+}
+
+/// Returns whether the connection was lost, or what came over it is no answer of Redis.
+pub(crate) fn is_cut(error: &Error) -> bool {
+    use redis::ErrorKind::{Io, Parse};
+    cause(error).is_some_and(|cause| matches!(cause.kind(), Io | Parse))
+}
+
 /// Returns whether the answer comes from a cluster behind one address, which takes commands of one
 /// key only (`CROSSSLOT`): nothing was done.
 pub(crate) fn routes_one_key(error: &Error) -> bool {
-    let cause = error
-        .source()
-        .and_then(|source| source.downcast_ref::<RedisError>());
-    cause.is_some_and(|cause| code_of(cause) == "CROSSSLOT")
+    cause(error).is_some_and(|cause| code_of(cause) == "CROSSSLOT")
 }
 
 /// Returns whether the connection is useless: it is lost, or the wrong server answers.
@@ -225,6 +233,29 @@ mod tests {
             (
                 "ERR Error running script (call to f_1): @user_script:9: The user executing the script can't run this \
                  command or subcommand",
+                Misconfigured,
+                None,
+            ),
+            (
+                "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: Write commands not allowed \
+                 after non deterministic commands. Call redis.replicate_commands() at the start of your script",
+                Misconfigured,
+                None,
+            ),
+            (
+                "ERR Error running script (call to f_1): @user_script:4: You can set the replication behavior only after \
+                 turning on single commands replication with redis.replicate_commands().",
+                Misconfigured,
+                None,
+            ),
+            (
+                "ERR This Redis command is not allowed from script script: f_1, on @user_script:1.",
+                Misconfigured,
+                None,
+            ),
+            (
+                "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: Unknown Redis command called \
+                 from Lua script",
                 Misconfigured,
                 None,
             ),

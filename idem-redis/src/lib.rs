@@ -17,6 +17,7 @@ mod hub;
 mod info;
 mod link;
 mod many;
+mod mismatch;
 mod nonce;
 mod operations;
 mod pipeline;

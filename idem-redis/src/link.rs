@@ -14,8 +14,10 @@ use crate::config::{Config, Eviction, Replicas};
 use crate::connect::{Connection, Connector};
 use crate::error::{Access, classify, code_of, is_connection_useless, is_elsewhere};
 use crate::info::Info;
+use crate::mismatch;
 use crate::replicas::{Waits, count, enough, wait};
 use crate::script::Call;
+use crate::scripts;
 
 /// How often a command is sent again because another node has its key now: each time it has done
 /// nothing.
@@ -340,13 +342,16 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let harmless = |error| classify(error, Access::Read);
-        let mut connection = self
-            .connector
-            .connect(self.timeout)
-            .await
-            .map_err(harmless)?;
-        self.inspect(&mut connection).await?;
+        let attempt = Box::pin(async {
+            let connection = self.connector.connect(self.timeout).await;
+            let mut connection = connection.map_err(|error| classify(error, Access::Read))?;
+            self.inspect(&mut connection).await?;
+            Ok(connection)
+        });
+        let connection = match self.checked.load(Ordering::Relaxed) {
+            true => attempt.await?,
+            false => mismatch::explained(&self.connector, self.timeout, attempt).await?,
+        };
         let live = Live::new(connection, &self.generations);
         put(&self.current, live.clone());
         Ok(live)
@@ -364,22 +369,45 @@ impl Link {
         if !self.connector.is_one_node() && self.checked.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let answers = connection.at_masters(&redis::cmd("INFO")).await;
-        for (_, answer) in answers.map_err(|error| classify(error, Access::Read))? {
+        for (_, answer) in self.inspected(connection, &redis::cmd("INFO")).await? {
             let text: String = redis::from_redis_value(answer)
                 .map_err(|error| classify(error.into(), Access::Read))?;
             Info::new(&text).check(self.eviction)?;
         }
         let asked = Instant::now();
-        let answers = connection.at_masters(&redis::cmd("TIME")).await;
-        let answers = answers.map_err(|error| classify(error, Access::Read))?;
+        let answers = self.inspected(connection, &redis::cmd("TIME")).await?;
         let clocks = answers.iter().filter_map(|(_, answer)| time(answer));
         let now = clocks
             .max()
             .ok_or_else(|| Error::corrupt("the server does not tell the time"))?;
         self.clock.learn(asked, now);
+        let probed = self.inspected(connection, &scripts::probe()).await;
+        probed.map_err(scripts::refused)?;
         self.checked.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Sends a command to every master. A proxy that does not take the command closes the
+    /// connection without a word, twice in succession, and not at `PING`.
+    async fn inspected(
+        &self,
+        connection: &mut Connection,
+        cmd: &Cmd,
+    ) -> Result<Vec<(Option<String>, Value)>> {
+        let error = match connection.at_masters(cmd).await {
+            Ok(answers) => return Ok(answers),
+            Err(error) => error,
+        };
+        if error.is_io_error() && !self.checked.load(Ordering::Relaxed) {
+            let is_lost = |answer: RedisResult<_>| answer.is_err_and(|error| error.is_io_error());
+            if let Ok(mut again) = self.connector.connect(self.timeout).await
+                && !is_lost(again.command(&redis::cmd("PING")).await.map(drop))
+                && is_lost(again.at_masters(cmd).await.map(drop))
+            {
+                return Err(mismatch::closes_at(cmd));
+            }
+        }
+        Err(classify(error, Access::Read))
     }
 
     /// Returns what a failed command means; gives up a connection that is useless.

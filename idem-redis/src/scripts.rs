@@ -11,12 +11,35 @@
 //! instant must come from the server's clock, which a client's value cannot contain. Only the same
 //! request may take over a stale record. And `NX` with `GET` needs Redis 7.0.
 
+use idem_core::{Effect, Error, ErrorKind};
+
 use crate::script::Script;
 
 macro_rules! script {
     ($($file:literal),+) => {
         Script::new(concat!(include_str!("scripts/header.lua"), $(include_str!($file)),+))
     };
+}
+
+/// Returns the command that reads the clock in a script, and asks for what a write after it needs.
+/// It has no key, so that every master runs it; a proxy routes it by the argument.
+pub(crate) fn probe() -> redis::Cmd {
+    let mut cmd = redis::cmd("EVAL");
+    cmd.arg(include_str!("scripts/probe.lua"))
+        .arg(0)
+        .arg("idem");
+    cmd
+}
+
+/// Returns the error of a server that has refused the [`probe`] in words that this crate does not
+/// know.
+pub(crate) fn refused(error: Error) -> Error {
+    if error.kind() != ErrorKind::Other {
+        return error;
+    }
+    let message = "the server refuses a script that reads its clock by `TIME`; every claim is one \
+                   (see the source)";
+    Error::new(ErrorKind::Misconfigured, Effect::None, message).with_source(error)
 }
 
 /// All scripts of a store. Rows are those of the tables in `idem_core::backend::decision`.

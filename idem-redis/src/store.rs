@@ -76,8 +76,9 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be parsed, or the server is too old or may drop records
-    /// (the message says which setting to change); `Unavailable` when it cannot be reached or is a
+    /// `Misconfigured` when the URL cannot be parsed, the port has TLS and the URL not (or the other
+    /// way round), a command or a script with `TIME` is refused, or the server is too old or may drop
+    /// records (the message says which setting or command); `Unavailable` when it cannot be reached or is a
     /// replica.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         Self::connect_with(Connector::node(url, &config), config).await

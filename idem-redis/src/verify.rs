@@ -9,6 +9,7 @@ use idem_core::{
 
 use crate::info::Info;
 use crate::link::Link;
+use crate::scripts;
 use crate::store::{RedisStore, at};
 
 /// Shorter than any caller waits, longer than a round trip.
@@ -85,6 +86,8 @@ impl RedisStore {
 }
 
 async fn check_servers(link: &Link, eviction: crate::config::Eviction) -> Result<()> {
+    let probed = link.at_masters(&scripts::probe()).await;
+    probed.map_err(scripts::refused)?;
     for (node, answer) in link.at_masters(&redis::cmd("INFO")).await? {
         let text: String = redis::from_redis_value(answer)
             .map_err(|error| crate::error::classify(error.into(), crate::error::Access::Read))?;

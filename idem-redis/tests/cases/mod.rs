@@ -89,6 +89,7 @@ pub(crate) const ALL: &[Case] = &[
     wire::A_CONNECTION_THAT_FELL_SILENT_IS_MADE_ANEW,
     wire::A_SWEEP_ON_A_CONNECTION_THAT_FELL_SILENT_IS_MADE_ANEW,
     wire::A_SWEEP_CUT_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE,
+    wire::A_COMMAND_THAT_IS_REFUSED_IS_NAMED,
 ];
 
 /// A case of this crate.

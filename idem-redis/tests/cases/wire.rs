@@ -37,6 +37,11 @@ pub(super) const A_SWEEP_CUT_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE: Case =
         Box::pin(a_sweep_cut_half_way_is_not_reported_as_undone(cx))
     });
 
+pub(super) const A_COMMAND_THAT_IS_REFUSED_IS_NAMED: Case =
+    on_the_wire(14, "a_command_that_is_refused_is_named", |cx| {
+        Box::pin(a_command_that_is_refused_is_named(cx))
+    });
+
 /// How long an operation on a silent connection may take here.
 const SOON: Duration = Duration::from_millis(700);
 
@@ -214,4 +219,45 @@ async fn failed(store: &RedisStore, requests: &[ClaimRequest]) -> CaseResult<usi
         failed += usize::from(matches!(record?, Some(Record::Failed(_))));
     }
     Ok(failed)
+}
+
+/// By twemproxy, which closes the connection; in a script, by Redis 6.2 and by services.
+async fn a_command_that_is_refused_is_named(cx: &Context) -> CaseResult {
+    let cases = [
+        ("INFO\r\n", "", "command INFO"),
+        ("$4\r\nTIME\r\n", "", "command TIME"),
+        ("EVAL\r\n", "", "command EVAL"),
+        (
+            "EVAL",
+            "-ERR Error running script (call to f_1): @user_script:4: You can set the replication behavior only after \
+             turning on single commands replication with redis.replicate_commands().\r\n",
+            "`lua-replicate-commands yes`",
+        ),
+        (
+            "EVAL",
+            "-ERR This Redis command is not allowed from script script: f_1, on @user_script:1.\r\n",
+            "TIME",
+        ),
+        ("EVAL", "-ERR not in this plan\r\n", "`TIME`"),
+    ];
+    let server = support::harness(cx)?.server_address().expect("an address");
+    let config = Config::new().with_namespace(cx.namespace())?;
+    let config = config.with_timeout(Duration::from_secs(60));
+    for (word, answer, named) in cases {
+        let tap = Tap::start(server).await?;
+        let url = format!("redis://{}", tap.address());
+        let store = RedisStore::connect(&url, config.clone()).await?;
+        assert!(!tap.take().contains("CLIENT"), "twemproxy closes at it");
+        tap.refuse(word, answer);
+        let mut errors = vec![RedisStore::connect(&url, config.clone()).await.unwrap_err()];
+        if !answer.is_empty() {
+            errors.push(store.verify().await.unwrap_err());
+        }
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{word}: {error}");
+            assert_eq!(error.effect(), Effect::None, "{word}: {error}");
+            assert!(error.to_string().contains(named), "{word}: {error}");
+        }
+    }
+    Ok(())
 }

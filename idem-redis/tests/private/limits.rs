@@ -43,9 +43,31 @@ pub(crate) fn evicts(runtime: &Runtime, server: &str) -> Outcome {
         query::<()>(url, "CONFIG SET maxmemory-policy noeviction").await?;
         RedisStore::connect(url, Config::new()).await?;
         // With no limit nothing is ever evicted, whatever the policy.
-        query::<()>(url, "CONFIG SET maxmemory 0 maxmemory-policy allkeys-lru").await?;
+        query::<()>(url, "CONFIG SET maxmemory 0").await?;
+        query::<()>(url, "CONFIG SET maxmemory-policy allkeys-lru").await?;
         RedisStore::connect(url, Config::new()).await?;
         Ok(())
+    })
+}
+
+/// Redis 7 and Valkey ignore the setting.
+pub(crate) fn replicates_text(runtime: &Runtime, server: &str) -> Outcome {
+    let options = Options::new().with_setting("lua-replicate-commands", "no");
+    let server = start_private(server, &options)?;
+    let url = server.url();
+    runtime.block_on(async {
+        let info: String = query(url, "INFO server").await?;
+        if info.contains("redis_version:6.") {
+            let error = RedisStore::connect(url, Config::new()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert!(
+                error.to_string().contains("lua-replicate-commands"),
+                "{error}"
+            );
+            query::<()>(url, "CONFIG SET lua-replicate-commands yes").await?;
+        }
+        let store = RedisStore::connect(url, Config::new()).await?;
+        everything(&store).await
     })
 }
 

@@ -56,6 +56,11 @@ const EACH: &[(&str, Test)] = &[
         "a_sweep_finds_what_is_abandoned_among_many",
         stopped::sweeps,
     ),
+    (
+        "a_server_that_replicates_scripts_as_text_is_refused",
+        limits::replicates_text,
+    ),
+    ("tls_at_one_end_only_is_named", tls::mismatched),
     #[cfg(feature = "tls")]
     ("an_untrusted_certificate_is_refused", tls::untrusted),
     ("an_authority_that_is_given_is_trusted", tls::trusted),

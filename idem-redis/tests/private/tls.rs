@@ -48,3 +48,36 @@ pub(crate) fn trusted(runtime: &Runtime, server: &str) -> Outcome {
         Ok(())
     })
 }
+
+/// A URL with TLS for a port without, and the other way round.
+pub(crate) fn mismatched(runtime: &Runtime, server: &str) -> Outcome {
+    let server = start_private(server, &Options::new().with_transport(Transport::Tls))?;
+    let url = server.tls_url().ok_or("no TLS")?;
+    let (plain, tls) = (server.url(), url.replace("rediss://", "redis://"));
+    // Only the answer may end the attempt.
+    let config = Config::new().with_timeout(crate::own::HOUR);
+    runtime.block_on(async {
+        let mut cases = vec![(tls.clone(), "requires TLS on this port")];
+        if cfg!(feature = "tls") {
+            cases.push((
+                plain.replace("redis://", "rediss://"),
+                "no TLS on this port",
+            ));
+        }
+        for (url, advice) in cases {
+            for nodes in [false, true] {
+                let error = match nodes {
+                    false => RedisStore::connect(&url, config.clone()).await,
+                    true => {
+                        RedisStore::connect_sentinel(&[&url], "main", plain, config.clone()).await
+                    }
+                }
+                .unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+                assert_eq!(error.effect(), Effect::None, "{error}");
+                assert!(error.to_string().contains(advice), "{error}");
+            }
+        }
+        Ok(())
+    })
+}

@@ -23,6 +23,7 @@ struct Shared {
     said: Mutex<Vec<u8>>,
     returned: Mutex<Vec<u8>>,
     silent: Mutex<Vec<Arc<AtomicBool>>>,
+    refused: Mutex<Option<(&'static str, &'static str)>>,
 }
 
 impl Tap {
@@ -63,6 +64,12 @@ impl Tap {
     /// Returns what the server has sent so far.
     pub(crate) fn returned(&self) -> String {
         String::from_utf8_lossy(&lock(&self.shared.returned)).into_owned()
+    }
+
+    /// Answers a message that holds this word itself, as a proxy that does not take the command;
+    /// with an empty answer it closes the connection.
+    pub(crate) fn refuse(&self, word: &'static str, answer: &'static str) {
+        *lock(&self.shared.refused) = Some((word, answer));
     }
 
     /// Stops all traffic on the existing connections, though they stay open; later ones work.
@@ -110,8 +117,12 @@ async fn forward(
                 }
                 shared.messages.fetch_add(1, Ordering::SeqCst);
                 lock(&shared.said).extend_from_slice(said);
-                if !silent.load(Ordering::SeqCst) {
-                    server.write_all(said).await?;
+                let refused = *lock(&shared.refused);
+                match refused.filter(|(word, _)| String::from_utf8_lossy(said).contains(word)) {
+                    Some((_, "")) => return Ok(()),
+                    Some((_, answer)) => client.write_all(answer.as_bytes()).await?,
+                    None if silent.load(Ordering::SeqCst) => {}
+                    None => server.write_all(said).await?,
                 }
             }
             length = server.read(&mut answer) => {
