@@ -71,15 +71,14 @@ fn is_certificate(error: &RedisError) -> bool {
 
 /// Returns the code with which the server's message begins. Before version 7 that of an error
 /// inside a script is within the message: `ERR Error running script (call to f_…): @user_script:9:
-/// … -OOM command not allowed …`.
+/// … -OOM command not allowed …`, or `… @user_script:9: WRONGTYPE Operation …`.
 pub(crate) fn code_of(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
-    let inner = error.detail().filter(|_| code == "ERR");
-    let inner = inner.and_then(|detail| detail.split_once(": -"));
-    match inner {
-        Some((_, inner)) => inner.split(' ').next().unwrap_or(code),
-        None => code,
-    }
+    let detail = error.detail().filter(|_| code == "ERR");
+    let inner = detail.filter(|detail| detail.starts_with("Error running script"));
+    let parts = inner.unwrap_or_default().split(": ");
+    let mut words = parts.filter_map(|part| part.trim_start_matches('-').split(' ').next());
+    words.find(|word| by_code(word).is_some()).unwrap_or(code)
 }
 
 /// Returns whether the server has refused because another one has the key now, or leads: nothing
@@ -291,6 +290,8 @@ mod tests {
             (error.kind(), error.effect()),
             (ErrorKind::Unavailable, Effect::None)
         );
+        let text = "ERR Error running script (call to f_1a): @user_script:19: WRONGTYPE Operation against a key";
+        assert_eq!(code_of(&server_error(text)), "WRONGTYPE");
         assert!(is_elsewhere(&server_error(
             "ERR Error running script (call to f_1a): @user_script:9: @user_script: 9: -READONLY You can't write"
         )));
