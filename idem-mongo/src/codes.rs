@@ -24,6 +24,9 @@ pub(crate) const NO_TRANSACTIONS: Meaning = (
     "the deployment has no transactions: a standalone server; make it a replica set of one",
 );
 
+const NOT_KNOWN: &str =
+    "the server does not know a command or operator of MongoDB 5.0; run `verify()`, which names it";
+
 const CODES: Codes<i32> = error_codes! {
     // DuplicateKey, and its name before 4.0: the unique index refused the document.
     Contention None [DUPLICATE_KEY, 11001, 12582] => "the key was claimed at the same time (11000)";
@@ -110,8 +113,7 @@ const CODES: Codes<i32> = error_codes! {
     // CommandNotFound, FailedToParse, unknown pipeline stages and operators,
     // InvalidPipelineOperator, CommandNotSupported: the server does not understand the statement,
     // so it does not run it.
-    Misconfigured None [59, 9, 40324, 31325, 168, 115] =>
-        "the server does not know a command or operator; MongoDB 5.0 or later is needed";
+    Misconfigured None [59, 9, 40324, 31325, 168, 115] => NOT_KNOWN;
     // BSONObjectTooLarge, and the codes of updates for the same: the document is not written.
     InvalidInput None [10334, 17419, 17420] =>
         "the record would be larger than 16 MB; lower the limits";
@@ -131,6 +133,12 @@ pub(crate) fn by_code(code: i32) -> Meaning {
         Effect::Unknown,
         "the server refused the statement; see the source for its code",
     ))
+}
+
+/// Returns whether a server that is compatible with MongoDB may so refuse what it lacks: as MongoDB
+/// does, or with a code of its own, such as 303 of Amazon DocumentDB.
+pub(crate) fn is_not_known(code: i32) -> bool {
+    matches!(by_code(code), (ErrorKind::Other, ..) | (.., NOT_KNOWN))
 }
 
 #[cfg(test)]

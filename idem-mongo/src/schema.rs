@@ -6,6 +6,7 @@ use idem_core::{Effect, Error, Result};
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error as MongoError;
 
+use crate::codes::is_not_known;
 use crate::config::Config;
 use crate::error::{Access, classify, code};
 use crate::inspect::{
@@ -84,7 +85,7 @@ db.getCollection("{marks}").createIndex({{ purge_at: 1 }}, {{ name: "{PURGE_INDE
 impl MongoStore {
     /// Creates the collections of the records and the watermarks and their indexes if they are
     /// missing, and checks server and version. It is safe when many processes start at once, and
-    /// only reads when nothing is missing.
+    /// changes nothing when nothing is missing.
     ///
     /// The user needs `readWrite` on the database, as for everything else.
     ///
@@ -92,8 +93,8 @@ impl MongoStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than MongoDB 5.0, or when the collection is
-    /// unsuitable. It must not have a collation, be capped, a view or a time series, have other
+    /// `Misconfigured` when the server is older than MongoDB 5.0 or lacks a feature of it, which the
+    /// message names, or when the collection is unsuitable. It must not have a collation, be capped, a view or a time series, have other
     /// indexes under the same names, or have a later version. `Unavailable` as usual.
     ///
     /// # Cancellation
@@ -116,6 +117,7 @@ impl MongoStore {
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         let (operations, session) = (&self.operations, self.session());
+        operations.check_features(&session).await.map_err(at)?;
         operations.verify(&session).await.map_err(at)?;
         operations.try_writes(&session).await.map_err(at)
     }
@@ -129,7 +131,7 @@ enum Existing {
 
 impl Operations {
     async fn migrate(&self, session: &Session<'_>) -> Result<()> {
-        self.check_server(session).await?;
+        self.check_features(session).await?;
         if let Existing::Part = self.inspect_watermarks(session).await? {
             self.create(
                 session,
@@ -158,11 +160,13 @@ impl Operations {
         let simple = doc! { "create": name, "collation": { "locale": "simple" } };
         match self.command(session, simple, Access::Write).await {
             Ok(Err(error)) if code(&error) == Some(NAMESPACE_EXISTS) => {}
-            done => drop(done?.map_err(|error| classify(error, Access::Write))?),
+            done => drop(done?.map_err(|error| lacking("the option `collation`", error))?),
         }
         self.indexes_of(session, name).await?;
         let create = doc! { "createIndexes": name, "indexes": indexes };
-        self.write(session, create).await
+        let created = self.command(session, create, Access::Write).await?;
+        let of_dates = "a TTL index on a field with dates (`purge_at`)";
+        created.map(drop).map_err(|error| lacking(of_dates, error))
     }
 
     async fn verify(&self, session: &Session<'_>) -> Result<()> {
@@ -222,6 +226,30 @@ impl Operations {
             return Err(misconfigured(format!(
                 "the server speaks wire version {version}; MongoDB 5.0 ({MIN_WIRE_VERSION}) or later is needed"
             )));
+        }
+        Ok(())
+    }
+
+    /// Refuses a server that is only compatible with MongoDB and lacks what statements of this crate
+    /// consist of, whatever version it reports:
+    /// <https://docs.aws.amazon.com/documentdb/latest/developerguide/mongo-apis.html>,
+    /// <https://learn.microsoft.com/azure/cosmos-db/mongodb/feature-support-50>. The probes match no
+    /// document.
+    async fn check_features(&self, session: &Session<'_>) -> Result<()> {
+        self.check_server(session).await?;
+        let name = self.records.collection.name();
+        let none = doc! { "_id": VERSION_ID, "schema_version": -1 };
+        let now = doc! { "$set": { "schema_version": "$$NOW" } };
+        let read = [doc! { "$match": &none }, now];
+        let read = doc! { "aggregate": name, "pipeline": &read[..], "cursor": {} };
+        let updates = [doc! { "$set": { "schema_version": -1 } }];
+        let update = doc! { "findAndModify": name, "query": none, "update": &updates[..] };
+        for (feature, probe, sent) in [
+            ("the clock `$$NOW` in a pipeline", read, Access::Read),
+            ("an update by a pipeline", update, Access::Write),
+        ] {
+            let done = self.command(session, probe, sent).await?;
+            done.map_err(|error| in_vain(lacking(feature, error)))?;
         }
         Ok(())
     }
@@ -305,12 +333,6 @@ impl Operations {
         done.map_err(|error| classify(error, Access::Read))
     }
 
-    async fn write(&self, session: &Session<'_>, command: Document) -> Result<()> {
-        let done = self.command(session, command, Access::Write).await?;
-        done.map(drop)
-            .map_err(|error| classify(error, Access::Write))
-    }
-
     async fn command(
         &self,
         session: &Session<'_>,
@@ -324,6 +346,18 @@ impl Operations {
         let run = async move { database.run_command(command).await };
         session.by_itself(sent, run).await
     }
+}
+
+/// Returns the error of a server that does not know this feature, or that has another reason.
+fn lacking(feature: &str, error: MongoError) -> Error {
+    if !code(&error).is_some_and(is_not_known) {
+        return classify(error, Access::Write);
+    }
+    misconfigured(format!(
+        "the server lacks {feature}, which MongoDB 5.0 has; Amazon DocumentDB and Azure Cosmos DB for MongoDB do not \
+         suffice"
+    ))
+    .with_source(error)
 }
 
 /// Returns the error of a statement that cannot have changed anything.

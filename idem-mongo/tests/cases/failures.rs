@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idem_conformance::cancel::{plan, polled};
+use idem_conformance::migration::is_misconfigured;
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{Effect, ErrorKind, IdempotencyStore, Response};
 use idem_mongo::mongodb::Client;
@@ -15,6 +16,10 @@ use crate::support::{self, Watch, standalone};
 pub(super) const A_STANDALONE_SERVER_HAS_NO_TRANSACTIONS: Case =
     case(14, "a_standalone_server_has_no_transactions", |cx| {
         Box::pin(a_standalone_server_has_no_transactions(cx))
+    });
+pub(super) const WHAT_A_COMPATIBLE_SERVER_LACKS_IS_NAMED: Case =
+    case(14, "what_a_compatible_server_lacks_is_named", |cx| {
+        Box::pin(what_a_compatible_server_lacks_is_named(cx))
     });
 pub(super) const A_SERVER_THAT_DOES_NOT_ANSWER_IS_UNAVAILABLE: Case =
     case(14, "a_server_that_does_not_answer_is_unavailable", |cx| {
@@ -56,6 +61,53 @@ async fn a_standalone_server_has_no_transactions(cx: &Context) -> CaseResult {
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
         assert_eq!(error.effect(), Effect::None);
         assert!(error.to_string().contains("replica set of one"), "{error}");
+    }
+    Ok(())
+}
+
+/// In the words of Amazon DocumentDB and Azure Cosmos DB, or in others.
+async fn what_a_compatible_server_lacks_is_named(cx: &Context) -> CaseResult {
+    const SERVERS: [(standalone::Refused, &str, bool); 5] = [
+        (
+            ("$$NOW", 17276, "Use of undefined variable: NOW"),
+            "`$$NOW`",
+            true,
+        ),
+        (
+            ("findAndModify", 9, "'update' must be an object"),
+            "update by a pipeline",
+            true,
+        ),
+        (
+            ("findAndModify", 303, "Feature not supported"),
+            "update by a pipeline",
+            true,
+        ),
+        (
+            ("collation", 303, "Field 'collation' is not supported"),
+            "collation",
+            false,
+        ),
+        (
+            ("expireAfterSeconds", 67, "only on the field _ts"),
+            "TTL index",
+            false,
+        ),
+    ];
+    for (refused, missing, is_for_all) in SERVERS {
+        let address = standalone::start_without(refused).await?;
+        let url = format!("mongodb://{address}/?directConnection=true");
+        let store = MongoStore::connect(&url, Config::new()).await?;
+        let mut errors = vec![store.migrate().await.unwrap_err()];
+        if is_for_all {
+            errors.push(store.verify().await.unwrap_err());
+        }
+        for error in errors {
+            is_misconfigured(&error, missing);
+            assert!(!error.to_string().contains("5.0 or later"), "{error}");
+        }
+        let error = store.claim(&cx.request(&cx.key("one"))).await.unwrap_err();
+        is_misconfigured(&error, "migrate()");
     }
     Ok(())
 }

@@ -159,7 +159,7 @@ async fn verify_changes_nothing(cx: &Context) -> CaseResult {
     let before = records.find_one(doc! { "_id": "idem" }).await?;
     store.verify().await?;
     let sent = watch.take(&["update", "findAndModify", "delete"]);
-    assert_eq!(sent.len(), 5, "{sent:?}");
+    assert_eq!(sent.len(), 6, "{sent:?}");
     for command in sent {
         let concern = command.get_document("writeConcern")?;
         assert_eq!(concern.get_str("w")?, "majority", "{command}");

@@ -1,4 +1,4 @@
-//! A server that only says that it is standalone.
+//! A server that only says that it is standalone, and refuses what it does not know.
 
 use std::net::SocketAddr;
 
@@ -12,20 +12,28 @@ const OP_MSG: i32 = 2013;
 const OP_REPLY: i32 = 1;
 const OP_QUERY: i32 = 2004;
 
+/// Words of a command, and the code and message with which the server refuses it.
+pub(crate) type Refused = (&'static str, i32, &'static str);
+
 /// Listens until the runtime ends.
 pub(crate) async fn start() -> Result<SocketAddr, BoxError> {
+    start_without(("", 0, "")).await
+}
+
+/// Starts a server that refuses the commands with these words.
+pub(crate) async fn start_without(refused: Refused) -> Result<SocketAddr, BoxError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(async move { answer_all(stream).await });
+            tokio::spawn(async move { answer_all(stream, refused).await });
         }
     });
     Ok(address)
 }
 
-/// Answers every command with the greeting of a standalone server.
-async fn answer_all(mut stream: TcpStream) -> Result<(), BoxError> {
+/// Answers every other command with the greeting of a standalone server.
+async fn answer_all(mut stream: TcpStream, refused: Refused) -> Result<(), BoxError> {
     loop {
         let mut header = [0; HEADER_BYTES];
         stream.read_exact(&mut header).await?;
@@ -33,14 +41,23 @@ async fn answer_all(mut stream: TcpStream) -> Result<(), BoxError> {
             Ok(i32::from_le_bytes(header[at..at + 4].try_into()?))
         };
         let rest = usize::try_from(number(0)?)? - HEADER_BYTES;
-        stream.read_exact(&mut vec![0; rest]).await?;
-        stream.write_all(&answer(number(4)?, number(12)?)?).await?;
+        let mut message = vec![0; rest];
+        stream.read_exact(&mut message).await?;
+        let (words, code, text) = refused;
+        let body = match Document::from_reader(&message[message.len().min(5)..]) {
+            Ok(command) if code != 0 && command.to_string().contains(words) => {
+                doc! { "ok": 0.0, "code": code, "errmsg": text }
+            }
+            _ => greeting(),
+        };
+        let answer = answer(number(4)?, number(12)?, &body)?;
+        stream.write_all(&answer).await?;
     }
 }
 
 /// Returns the message of an answer:
 /// <https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/>.
-fn answer(request: i32, opcode: i32) -> Result<Vec<u8>, BoxError> {
+fn answer(request: i32, opcode: i32, body: &Document) -> Result<Vec<u8>, BoxError> {
     let (opcode, prefix) = match opcode {
         OP_QUERY => (
             OP_REPLY,
@@ -48,7 +65,7 @@ fn answer(request: i32, opcode: i32) -> Result<Vec<u8>, BoxError> {
         ),
         _ => (OP_MSG, vec![0; 5]),
     };
-    let body = greeting().to_vec()?;
+    let body = body.to_vec()?;
     let length = i32::try_from(HEADER_BYTES + prefix.len() + body.len())?;
     let header = [length, 1, request, opcode].map(i32::to_le_bytes).concat();
     Ok([header, prefix, body].concat())
