@@ -1,8 +1,12 @@
 //! The record in the caller's own `TransactWriteItems`.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::config::interceptors::BeforeTransmitInterceptorContextMut;
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::error::BoxError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{CancellationReason, TransactWriteItem};
 use idem_core::backend::decision::StepDecision;
@@ -40,6 +44,41 @@ pub struct Transaction {
     token: String,
     items: Vec<TransactWriteItem>,
     parts: Vec<Part>,
+    body: FirstBody,
+}
+
+/// The text that was sent first, with which each repetition is sent.
+///
+/// The service refuses a token that comes with other parameters
+/// (<https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html>).
+/// The SDK writes maps in their own order, which a copy of a map need not have.
+#[derive(Clone, Default)]
+struct FirstBody(Arc<OnceLock<Bytes>>);
+
+/// Does not show the text.
+impl fmt::Debug for FirstBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FirstBody")
+    }
+}
+
+impl Intercept for FirstBody {
+    fn name(&self) -> &'static str {
+        "idem first body"
+    }
+
+    fn modify_before_retry_loop(
+        &self,
+        context: &mut BeforeTransmitInterceptorContextMut<'_>,
+        _components: &RuntimeComponents,
+        _config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let body = context.request_mut().body_mut();
+        let sent = body.bytes().ok_or("the request is not in memory")?;
+        let first = self.0.get_or_init(|| Bytes::copy_from_slice(sent));
+        *body = first.clone().into();
+        Ok(())
+    }
 }
 
 /// Whose item it is.
@@ -131,11 +170,13 @@ impl Transaction {
             token: format!("{random:032x}"),
             items: Vec::new(),
             parts: Vec::new(),
+            body: FirstBody::default(),
         }
     }
 
     /// Adds an item of the caller's. Returns its number, from 0, for [`Refusal::index`].
     pub fn push(&mut self, item: TransactWriteItem) -> usize {
+        self.body = FirstBody::default();
         let is_callers = |part: &&Part| matches!(part, Part::Caller(_));
         let index = self.parts.iter().filter(is_callers).count();
         self.items.push(item);
@@ -145,6 +186,7 @@ impl Transaction {
 
     fn push_step(&mut self, table: &str, update: &Update, step: Step) -> Result<()> {
         let update = update.in_transaction(table)?;
+        self.body = FirstBody::default();
         self.items
             .push(TransactWriteItem::builder().update(update).build());
         self.parts.push(Part::Step(step));
@@ -447,7 +489,9 @@ impl Operations {
                 .set_transact_items(Some(transaction.items.clone()));
             let answer = session
                 .send(&self.clock, Access::Write, |watch| {
-                    request.customize().interceptor(watch).send()
+                    let body = transaction.body.clone();
+                    let request = request.customize().interceptor(watch);
+                    request.interceptor(body).send()
                 })
                 .await;
             let since = |error: Error, is_unknown| match is_unknown {

@@ -164,12 +164,22 @@ pub(super) async fn a_transaction_whose_answer_was_lost_is_committed_once(
     let shop = Shop::behind(cx, &service)?;
     let claim = cx.claim(&cx.request(&cx.key("one"))).await?;
     let transaction = shop.transaction(&claim, "paid").await?;
+    service.take_bodies();
     service.next(&[Lose]);
     let outcome = shop.store.commit(&transaction).await?;
     assert_eq!(outcome, TransactionOutcome::Committed, "its own token");
     service.next(&[Refuse(400, "TransactionInProgressException"), Lose]);
     let outcome = shop.store.commit(&transaction).await?;
     assert_eq!(outcome, TransactionOutcome::Committed, "again");
+    let outcome = shop.store.commit(&transaction.clone()).await?;
+    assert_eq!(outcome, TransactionOutcome::Committed, "a copy");
+    let bodies = service.take_bodies();
+    assert_eq!(
+        bodies.len(),
+        6,
+        "lost, repeated, refused, lost, repeated, and of the copy"
+    );
+    assert!(bodies.windows(2).all(|two| two[0] == two[1]), "{bodies:#?}");
     assert_eq!(shop.paid().await?, 1);
     service.next(&[Lose; 10]);
     let claim = cx.claim(&cx.request(&cx.key("two"))).await?;

@@ -37,6 +37,7 @@ struct Shared {
     server: SocketAddr,
     script: Mutex<VecDeque<Act>>,
     requests: AtomicU32,
+    bodies: Mutex<Vec<String>>,
     /// By how many seconds the `Date` header is wrong.
     date: AtomicI64,
     delay: Mutex<Duration>,
@@ -56,6 +57,7 @@ impl Service {
             server: harness.address().ok_or("the endpoint has no address")?,
             script: Mutex::default(),
             requests: AtomicU32::new(0),
+            bodies: Mutex::default(),
             date: AtomicI64::new(0),
             delay: Mutex::default(),
         });
@@ -97,6 +99,11 @@ impl Service {
         self.shared.requests.swap(0, Ordering::SeqCst)
     }
 
+    /// Returns the texts of the requests since the last call.
+    pub(crate) fn take_bodies(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.shared.bodies))
+    }
+
     /// Returns a client of this service.
     pub(crate) fn client(&self, harness: &DynamoHarness) -> Client {
         let config = harness.client_config().to_builder();
@@ -126,6 +133,9 @@ async fn answer_all(mut stream: TcpStream, shared: &Shared) -> Result<(), BoxErr
             return Ok(());
         };
         shared.requests.fetch_add(1, Ordering::SeqCst);
+        let text = String::from_utf8_lossy(&request);
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.into());
+        lock(&shared.bodies).extend(body);
         let act = lock(&shared.script).pop_front().unwrap_or(Act::Pass);
         let answer = match act {
             Act::Refuse(status, code) => refusal(status, code),
