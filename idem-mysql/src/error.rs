@@ -35,7 +35,7 @@ pub(crate) fn decode(error: SqlxError) -> Error {
 /// Returns whether the server only reads, as an old primary does after a failover: another
 /// connection may lead to the new one.
 pub(crate) fn only_reads(error: &SqlxError) -> bool {
-    matches!(number(error), Some(1290 | 1836))
+    matches!(number(error), Some(1290 | 1836 | 1874))
 }
 
 /// A race that a statement has lost; the server has undone the statement.

@@ -510,9 +510,12 @@ impl Stored<'_> {
             }
             Ok(Err(error)) => {
                 // An error that the server sent is the end of its answer.
-                self.busy = error.as_database_error().is_none() || only_reads(&error);
-                if let Some(own) = self.own {
-                    own.note(&error);
+                let only_reads = only_reads(&error);
+                self.busy = error.as_database_error().is_none() || only_reads;
+                match self.own {
+                    Some(own) if only_reads => own.close_idle(),
+                    Some(own) => own.note(&error),
+                    None => {}
                 }
                 Err(Fault::Driver(error))
             }

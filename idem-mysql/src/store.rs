@@ -56,8 +56,8 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 ///
 /// Tested on MySQL 9.7.4 and MariaDB 10.11.19, with a private server with hostile global defaults
 /// and with pools whose sessions are set otherwise. Not tested: `max_statement_time` and
-/// `max_execution_time`, servers that are read only or offline, binlog formats,
-/// `innodb_rollback_on_timeout` and `sql_require_primary_key`.
+/// `max_execution_time`, servers that are offline, binlog formats, `innodb_rollback_on_timeout` and
+/// `sql_require_primary_key`.
 ///
 /// The store uses no user variable, temporary table, `GET_LOCK` or `LAST_INSERT_ID()`, so a pooler
 /// may change servers between statements. The exception is the INSERT in a caller's transaction on

@@ -6,18 +6,18 @@ mod tls;
 
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::{
-    Advance, AttemptId, BatchStore, BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key,
-    Response, WatermarkStore,
+    Advance, AttemptId, BatchStore, BoxError, ClaimRequest, Effect, ErrorKind, Fingerprint,
+    IdempotencyStore, Key, Response, WatermarkStore,
 };
 use idem_mysql::{Config, MySqlStore, Transactions};
 use idem_servers::{Options, start_private};
 use idem_stores::no_completion_is_lost;
 use libtest_mimic::{Arguments, Failed, Trial};
-use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::{ConnectOptions, Row};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 use tokio::runtime::Runtime;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -30,6 +30,10 @@ fn main() -> ExitCode {
         let missing = idem_servers::no_private(server);
         let tests: &[(&str, Test)] = &[
             ("hostile_defaults_of_the_server_change_nothing", hostile),
+            (
+                "no_call_after_a_refused_write_meets_a_connection_to_the_old_primary",
+                demoted,
+            ),
             (
                 "no_acknowledged_completion_is_lost_when_the_server_is_killed",
                 crash,
@@ -142,6 +146,84 @@ const HOSTILE: &[&str] = &[
     "SET GLOBAL init_connect = 'SET autocommit = 0, sql_select_limit = 1, sql_auto_is_null = 1'",
 ];
 
+/// Creates a user without privileges of an administrator.
+async fn app_user(url: &str, root: &mut MySqlConnection) -> Result<MySqlConnectOptions, BoxError> {
+    for sql in [
+        "CREATE USER app@'%' IDENTIFIED BY 'secret'",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records TO app@'%'",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records_watermarks TO app@'%'",
+    ] {
+        sqlx::raw_sql(sql).execute(&mut *root).await?;
+    }
+    let options = MySqlConnectOptions::from_str(url)?;
+    Ok(options.username("app").password("secret"))
+}
+
+/// A failover leaves the old primary as a replica, which still serves the connections that it has.
+fn demoted(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
+    let server = start_private(name, &Options::new())?;
+    runtime.block_on(async {
+        let prepared = store(server.url()).await?;
+        let mut root = prepared.pool().acquire().await?;
+        let options = app_user(server.url(), &mut root).await?;
+        let url = options.to_url_lossy();
+        let config = Config::new().with_batching(false);
+        // The store cannot close what is idle in a caller's pool.
+        let pool = MySqlPoolOptions::new().max_connections(1);
+        let pool = pool.connect_lazy_with(options);
+        for (name, store, least) in [
+            (
+                "own",
+                MySqlStore::connect(url.as_str(), config.clone()).await?,
+                2,
+            ),
+            ("pool", MySqlStore::with_config(pool, config), 1),
+        ] {
+            let claim = async |id: &str| store.claim(&request(format!("{name} {id}"))).await;
+            let deadline = Instant::now() + Duration::from_secs(60);
+            // The second of two callers at once opens a connection, which may come late.
+            let before = loop {
+                let (one, two) = tokio::join!(claim("one"), claim("two"));
+                let _claims = (one?, two?);
+                let before = sessions(&mut root, "").await?;
+                if before.split(',').count() >= least {
+                    break before;
+                }
+                assert!(Instant::now() < deadline, "{name}: {before}");
+            };
+            // It has been set up by then.
+            for _ in 0..32 {
+                let _claim = claim("one").await?;
+            }
+            let reads_only = "SET GLOBAL read_only = 1";
+            sqlx::raw_sql(reads_only).execute(&mut *root).await?;
+            let refused = claim("three").await.expect_err("read only");
+            assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+            assert_eq!(refused.effect(), Effect::None, "{refused}");
+            let writes = "SET GLOBAL read_only = 0";
+            sqlx::raw_sql(writes).execute(&mut *root).await?;
+            let _claim = claim("three").await?.acquired().ok_or("fresh")?;
+            let old = format!("AND id IN ({before})");
+            while !sessions(&mut root, &old).await?.is_empty() {
+                assert!(Instant::now() < deadline, "{name}: some of {before} stay");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            store.close().await;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the ids of the sessions of [`app_user`], with commas between them.
+async fn sessions(root: &mut MySqlConnection, filter: &str) -> Result<String, BoxError> {
+    let sql = format!(
+        "SELECT CAST(COALESCE(GROUP_CONCAT(id), '') AS CHAR) FROM information_schema.processlist \
+         WHERE user = 'app' {filter}"
+    );
+    let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(root).await?;
+    Ok(row.try_get(0)?)
+}
+
 /// A store of `connect` sets its sessions; a pool of the caller's is refused.
 fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
     let server = start_private(name, &Options::new())?;
@@ -152,15 +234,7 @@ fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
             "mariadb" => &["SET GLOBAL sql_mode = 'ORACLE,EMPTY_STRING_IS_NULL'"][..],
             _ => &[],
         };
-        for sql in [
-            "CREATE USER app@'%' IDENTIFIED BY 'secret'",
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records TO app@'%'",
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records_watermarks TO app@'%'",
-        ] {
-            sqlx::raw_sql(sql).execute(&mut *root).await?;
-        }
-        let options = MySqlConnectOptions::from_str(server.url())?;
-        let options = options.username("app").password("secret");
+        let options = app_user(server.url(), &mut root).await?;
         let url = options.to_url_lossy();
         // By itself first: the others would hide that nothing is committed.
         let without_commit = &["SET GLOBAL init_connect = 'SET autocommit = 0'"][..];
@@ -182,7 +256,7 @@ fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
             store.verify().await?;
             for table in ["idem_records", "idem_records_watermarks"] {
                 let delete = format!("DELETE FROM {table}");
-                sqlx::query(sqlx::AssertSqlSafe(delete))
+                sqlx::query(AssertSqlSafe(delete))
                     .execute(&mut *root)
                     .await?;
             }
@@ -191,7 +265,7 @@ fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
         let pool = MySqlPoolOptions::new().connect_with(options).await?;
         let error = MySqlStore::new(pool).claim(&request("refused")).await;
         let error = error.expect_err("nothing would be committed");
-        assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("autocommit"), "{error}");
         Ok(())
     })

@@ -133,8 +133,14 @@ impl<DB: Database> Connections<DB> {
     /// has probably cut them, too.
     pub fn note(&self, error: &sqlx::Error) {
         if matches!(error, sqlx::Error::Io(_)) {
-            self.0.retain(|_| false);
+            self.close_idle();
         }
+    }
+
+    /// Closes all idle connections: they lead to the wrong server, as they do when a server refuses
+    /// writes after a failover.
+    pub fn close_idle(&self) {
+        self.0.retain(|_| false);
     }
 
     /// Closes the idle connections now, and the others when they come back. No new ones are opened.
