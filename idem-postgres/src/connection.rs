@@ -111,7 +111,10 @@ async fn own(
     if is_clean {
         guard.done();
     }
-    rows.inspect_err(|error| connections.note(error))
+    rows.inspect_err(|error| match only_reads(error) {
+        true => connections.close_idle(),
+        false => connections.note(error),
+    })
 }
 
 /// Runs a statement on a connection of the caller's pool, which is handed back or closed as the
@@ -155,13 +158,16 @@ async fn send(connection: &mut PgConnection, job: Job<'_>) -> Rows {
 }
 
 /// Returns whether to try another connection, although this one works. It is in a failed
-/// transaction, its prepared statements are not the ones that were prepared, or its server is
-/// read-only, as an old primary is after a failover.
+/// transaction, its prepared statements are not the ones that were prepared, or its server only
+/// reads.
 fn is_worn_out(error: &sqlx::Error) -> bool {
-    let read_only = error.as_database_error().and_then(|error| error.code());
-    cure(error) == Cure::Reconnect
-        || cure(error) == Cure::Prepare
-        || read_only.as_deref() == Some("25006")
+    matches!(cure(error), Cure::Reconnect | Cure::Prepare) || only_reads(error)
+}
+
+/// Returns whether the server only reads, as an old primary does after a failover.
+fn only_reads(error: &sqlx::Error) -> bool {
+    let error = error.as_database_error();
+    error.and_then(|error| error.code()).as_deref() == Some("25006")
 }
 
 /// Parses, binds and executes an unnamed statement within one transaction, because a pooler may

@@ -43,6 +43,10 @@ fn main() -> ExitCode {
             "answers_that_rest_on_a_commit_wait_for_standbys_where_configured",
             standby::answers_wait,
         ),
+        trial(
+            "no_call_after_a_refused_write_meets_a_connection_to_the_old_primary",
+            standby::demoted,
+        ),
     ];
     let no_pooler = idem_servers::no_private("pgbouncer");
     let poolers = [

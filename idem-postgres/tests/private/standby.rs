@@ -11,9 +11,11 @@ use idem_servers::{Options, start_private};
 use sqlx::{Connection, PgConnection};
 use tokio::runtime::Runtime;
 
-use crate::{HOUR, request};
+use crate::{HOUR, request, store};
 
 const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+const STANDBYS: &str = "synchronous_standby_names";
 
 /// The standby does not exist, so nothing that waits for it is answered. The default store answers
 /// from what the server has committed.
@@ -87,16 +89,67 @@ pub(crate) fn answers_wait(runtime: &Runtime) -> Result<(), BoxError> {
             check(false).await?;
             let mut admin = PgConnection::connect(server.url()).await?;
             let waiting = tokio::spawn(first_wait(server.url().to_owned()));
-            set_standby(&mut admin, "nobody").await?;
+            set(&mut admin, STANDBYS, "nobody").await?;
             waiting.await??;
             check(true).await?;
             assert_eq!(plain.claim(&again).await?.name(), "completed", "at once");
-            set_standby(&mut admin, "").await?;
+            set(&mut admin, STANDBYS, "").await?;
             check(false).await?;
             assert_eq!(answer_again(&hurried, &again).await?, "completed");
         }
         Ok(())
     })
+}
+
+/// A switchover may leave the connections to the old primary open, which then refuses writes: here a
+/// setting does so.
+pub(crate) fn demoted(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = start_private("postgres", &Options::new())?;
+    let url = server.url().to_owned();
+    runtime.block_on(async {
+        store(&url).await?.pool().close().await;
+        let config = Config::new().with_batching(false);
+        let store = PostgresStore::connect(&url, config).await?;
+        let claim = async |id: &str| store.claim(&request(id)).await;
+        let mut admin = PgConnection::connect(&url).await?;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // The second of two callers at once opens a connection, which may come late.
+        let before = loop {
+            let (one, two) = tokio::join!(claim("one"), claim("two"));
+            let _claims = (one?, two?);
+            let before = sessions(&mut admin).await?;
+            if before.len() >= 2 {
+                break before;
+            }
+            assert!(Instant::now() < deadline, "{before:?}");
+        };
+        // It has been set up by then.
+        for _ in 0..32 {
+            let _claim = claim("one").await?;
+        }
+        set(&mut admin, "default_transaction_read_only", "on").await?;
+        let mut number = 0;
+        let refused = loop {
+            number += 1;
+            match claim(&format!("fresh {number}")).await {
+                Ok(_) => assert!(Instant::now() < deadline, "no claim is refused"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        let is_old = |pid: &i32| before.contains(pid);
+        while sessions(&mut admin).await?.iter().any(is_old) {
+            assert!(Instant::now() < deadline, "some of {before:?} stay");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the processes of the stores' connections.
+async fn sessions(admin: &mut PgConnection) -> Result<Vec<i32>, BoxError> {
+    let pids = "SELECT pid FROM pg_stat_activity WHERE application_name = 'idem'";
+    Ok(sqlx::query_scalar(pids).fetch_all(admin).await?)
 }
 
 /// Returns the answer to a claim from a store whose calls have waited in vain.
@@ -114,8 +167,8 @@ async fn answer_again(
     }
 }
 
-async fn set_standby(admin: &mut PgConnection, name: &str) -> Result<(), BoxError> {
-    let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+async fn set(admin: &mut PgConnection, setting: &str, value: &str) -> Result<(), BoxError> {
+    let set = format!("ALTER SYSTEM SET {setting} = '{value}'");
     sqlx::raw_sql(sqlx::AssertSqlSafe(set))
         .execute(&mut *admin)
         .await?;
