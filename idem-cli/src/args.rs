@@ -81,8 +81,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "FILE", global = true, env = "IDEM_KEYS_FILE")]
     pub(crate) keys: Option<PathBuf>,
 
-    /// PostgreSQL: keeps no prepared statements, for PgBouncer before 1.21 and similar poolers in
-    /// transaction mode.
+    /// PostgreSQL: keeps no prepared statements, for PgBouncer before 1.21, similar poolers in
+    /// transaction mode, and RDS Proxy.
     #[arg(long, global = true, env = "IDEM_UNPREPARED")]
     pub(crate) unprepared: bool,
 

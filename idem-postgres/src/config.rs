@@ -73,11 +73,16 @@ pub enum StatementMode {
     /// connections, poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
     /// `max_prepared_statements` above the number of this crate's statements.
     /// [`connect`](crate::PostgresStore::connect) refuses a pooler that mixes them up.
+    ///
+    /// RDS Proxy pins each session that prepares a statement to one connection of the server
+    /// (<https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html>): it works, and
+    /// shares nothing. No RDS Proxy has been tried.
     #[default]
     Prepared,
     /// Not kept: each statement runs unnamed inside its own transaction, because a pooler in
     /// transaction mode keeps a client on one server only within a transaction. Four round trips
-    /// instead of one. For PgBouncer before 1.21 and similar poolers in transaction mode.
+    /// instead of one. For PgBouncer before 1.21, similar poolers in transaction mode, and RDS Proxy
+    /// where its clients are to share connections.
     Unprepared,
 }
 

@@ -172,8 +172,9 @@ impl Schema for PostgresSchema<'_> {
     }
 
     async fn version(&self, table: &Table) -> Result<Option<u32>> {
-        let query =
-            "SELECT pg_catalog.obj_description(c.oid, 'pg_class'), c.relkind, c.relpersistence
+        let query = "SELECT pg_catalog.obj_description(c.oid, 'pg_class'), CASE WHEN EXISTS (SELECT
+                FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = c.oid)
+                THEN 'p' ELSE c.relkind END, c.relpersistence
             FROM pg_catalog.pg_class AS c WHERE c.oid = pg_catalog.to_regclass('{table}')";
         let rows = self.rows(query, table).await?;
         let Some(row) = rows.first() else {
@@ -189,6 +190,11 @@ impl Schema for PostgresSchema<'_> {
             }
             ("r", _) => "it is a temporary table, which nobody else sees; name the schema of the \
                  right one"
+                .to_owned(),
+            // A purge of one partition's rows would delete others' rows, too.
+            ("p", _) => "it is partitioned, or others inherit from it. Each partition with a unique \
+                 index of its own lets a key in again, and partitions share the values of `ctid`, by \
+                 which the statements delete"
                 .to_owned(),
             (kind, _) => {
                 format!(

@@ -249,6 +249,14 @@ impl Postgres {
     }
 
     async fn pooler(&self, findings: &mut Findings, is_direct: bool) {
+        if !self.is_unprepared && is_rds_proxy(self.options().get_host()) {
+            findings.warning(
+                "pooler",
+                "RDS Proxy, which keeps a server's connection for each client that prepares statements",
+                "to let clients share connections, use `StatementMode::Unprepared` (here: `--unprepared`)",
+            );
+            return;
+        }
         if is_direct {
             findings.ok("pooler", "none");
             return;
@@ -317,6 +325,12 @@ async fn pid(connection: &mut PgConnection) -> Result<String, sqlx::Error> {
     Ok(text(&connection.fetch_one(sqlx::raw_sql(PID)).await?, 0))
 }
 
+/// Returns whether this is an endpoint such as `name.proxy-id.region.rds.amazonaws.com`:
+/// <https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-endpoints.html>.
+fn is_rds_proxy(host: &str) -> bool {
+    host.contains(".proxy-") && host.contains(".rds.amazonaws.com")
+}
+
 fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host.starts_with('/')
@@ -345,6 +359,18 @@ mod tests {
             _ => "on",
         });
         findings.all().iter().map(|finding| finding.level).collect()
+    }
+
+    #[test]
+    fn rds_proxy_is_known_by_its_endpoint() {
+        assert!(is_rds_proxy(
+            "shop.proxy-abcd1234.eu-west-1.rds.amazonaws.com"
+        ));
+        assert!(is_rds_proxy(
+            "ro.endpoint.proxy-a1.us-east-1.rds.amazonaws.com"
+        ));
+        assert!(!is_rds_proxy("shop.abcd1234.eu-west-1.rds.amazonaws.com"));
+        assert!(!is_rds_proxy("db.proxy-1.example.com"));
     }
 
     #[test]

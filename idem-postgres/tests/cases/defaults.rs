@@ -256,6 +256,14 @@ async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
     let store = harness.store(cx.namespace()).await?;
     let records = format!("\"{}\".idem_records", cx.namespace());
     let marks = format!("\"{}\".idem_records_watermarks", cx.namespace());
+    let [part, moved] = ["part", "moved"].map(|name| format!("\"{}\".{name}", cx.namespace()));
+    let partitioned = format!(
+        "ALTER TABLE {records} RENAME TO moved;
+        CREATE TABLE {records} (LIKE {moved}) PARTITION BY HASH (id);
+        CREATE TABLE {part} PARTITION OF {records} FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+        COMMENT ON TABLE {records} IS 'idem records, schema version 1';"
+    );
+    let plain = format!("DROP TABLE {records}; ALTER TABLE {moved} RENAME TO idem_records");
     store.verify().await?;
     for (does, undoes, says) in [
         (
@@ -297,6 +305,23 @@ async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
             format!("ALTER TABLE {records} SET UNLOGGED"),
             format!("ALTER TABLE {records} SET LOGGED"),
             "SET LOGGED",
+        ),
+        (
+            format!(
+                "CREATE TABLE {part} (PRIMARY KEY (id, operation, scope)) INHERITS ({records})"
+            ),
+            format!("DROP TABLE {part}"),
+            "partitioned",
+        ),
+        (
+            format!("{partitioned} CREATE UNIQUE INDEX part_key ON {part} (id, operation, scope)"),
+            plain.clone(),
+            "partitioned",
+        ),
+        (
+            format!("{partitioned} ALTER TABLE {records} ADD PRIMARY KEY (id, operation, scope)"),
+            plain,
+            "partitioned",
         ),
     ] {
         harness.execute(does).await?;
