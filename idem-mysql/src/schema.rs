@@ -72,7 +72,8 @@ impl MySqlStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with the remedy; `Unavailable` as usual.
+    /// `Misconfigured` with the remedy; `Unavailable` as usual, and when a server that is read only
+    /// answers the reads, also for a user who may write there.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;

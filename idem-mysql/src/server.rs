@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use idem_core::{Error, Result};
+use idem_core::{Effect, Error, ErrorKind, Result};
 use idem_sql::cells::{Columns, Row};
 use idem_sql::schema::misconfigured;
 use idem_sql::sqlx::{Ready, SqlxRow};
@@ -25,6 +25,7 @@ pub(crate) struct Server {
     isolation: String,
     rollback_on_timeout: bool,
     is_galera: bool,
+    reads_only: bool,
 }
 
 /// The facts about the server that operations need; read once for a store.
@@ -48,7 +49,8 @@ pub(crate) const FACTS: &str = "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */,
                      CAST(@@innodb_rollback_on_timeout AS SIGNED), \
                      @@version_comment LIKE '%wsrep%' /*M! OR EXISTS (SELECT 1 \
                      FROM information_schema.GLOBAL_VARIABLES \
-                     WHERE VARIABLE_NAME = 'WSREP_ON' AND VARIABLE_VALUE = 'ON') */";
+                     WHERE VARIABLE_NAME = 'WSREP_ON' AND VARIABLE_VALUE = 'ON') */, \
+                     @@innodb_read_only OR CAST(@@read_only AS BINARY) NOT IN (_binary'0', _binary'OFF')";
 
 /// Parts of the version of servers that speak MySQL's protocol and lock and isolate in another way
 /// (<https://vitess.io/docs/reference/compatibility/mysql-compatibility/>,
@@ -77,6 +79,7 @@ impl Server {
             isolation: text(3)?,
             rollback_on_timeout: row.number(4)? != 0,
             is_galera: row.number(5)? != 0,
+            reads_only: row.number(6)? != 0,
         })
     }
 
@@ -106,6 +109,15 @@ impl Server {
                 "this is {product}, whose locks and isolation levels are not those that the statements \
                  rely on; MySQL or MariaDB is needed"
             )));
+        }
+        if self.reads_only {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                Effect::None,
+                "a server that is read only answers reads (read_only, innodb_read_only); connect to the \
+                 primary, and have a proxy that splits reads from writes send it all statements of this \
+                 user",
+            ));
         }
         let (product, needed) = match self.dialect {
             Dialect::MariaDb => ("MariaDB", (10, 6)),
@@ -163,6 +175,7 @@ mod tests {
             isolation: "REPEATABLE-READ".to_owned(),
             rollback_on_timeout: false,
             is_galera: false,
+            reads_only: false,
         }
     }
 

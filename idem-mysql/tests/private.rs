@@ -200,6 +200,9 @@ fn demoted(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
             let refused = claim("three").await.expect_err("read only");
             assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
             assert_eq!(refused.effect(), Effect::None, "{refused}");
+            // This user may write, as where a proxy sends only the reads to a replica.
+            let verified = prepared.verify().await.expect_err("read only");
+            assert!(verified.to_string().contains("splits reads"), "{verified}");
             let writes = "SET GLOBAL read_only = 0";
             sqlx::raw_sql(writes).execute(&mut *root).await?;
             let _claim = claim("three").await?.acquired().ok_or("fresh")?;

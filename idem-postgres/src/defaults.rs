@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use idem_core::Result;
+use idem_core::{Effect, Error, ErrorKind, Result};
 use idem_sql::schema::misconfigured;
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
@@ -55,6 +55,28 @@ const HIDING_SCHEMAS: &str =
         < pg_catalog.array_position(pg_catalog.current_schemas(true), 'pg_catalog')
     AND EXISTS (SELECT FROM pg_catalog.pg_operator AS o WHERE o.oprnamespace = n.oid
         AND o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '/'))";
+
+/// How many reads tell whether a proxy sends some of them to a standby: proxies take turns.
+const READS: usize = 4;
+
+/// Refuses a standby, also one to which a proxy sends some of the reads: it lags behind the
+/// primary, so a caller who lost a race may not find the winner.
+pub(crate) async fn check_reads(connection: &mut PgConnection) -> Result<()> {
+    for _ in 0..READS {
+        let read = sqlx::raw_sql("SELECT pg_catalog.pg_is_in_recovery()");
+        let row = read.fetch_one(&mut *connection).await;
+        let row = row.map_err(|error| classify(error, Access::Read))?;
+        if row.try_get(0).map_err(decode)? {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                Effect::None,
+                "a standby answers reads (pg_is_in_recovery); connect to the primary, and have a proxy \
+                 that splits reads from writes send it all statements of this role",
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// The state of a session.
 #[derive(Debug)]
@@ -188,7 +210,7 @@ mod tests {
         assert!(state().check_server().is_ok() && state().check_defaults(true).is_ok());
         let refused = |result: Result<()>, cure: &str| {
             let error = result.unwrap_err();
-            assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured);
+            assert_eq!(error.kind(), ErrorKind::Misconfigured);
             assert!(error.to_string().contains(cure), "{error}");
         };
         let old = SessionState {

@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::config::{Config, StatementMode};
-use crate::defaults::SessionState;
+use crate::defaults::{SessionState, check_reads};
 use crate::error::{Access, classify, decode};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -86,7 +86,8 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with the remedy; `Unavailable` as usual.
+    /// `Misconfigured` with the remedy; `Unavailable` as usual, and when a standby answers some of the
+    /// reads.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
@@ -97,7 +98,9 @@ impl PostgresStore {
         let read = async {
             let connection = self.pool.acquire().await;
             let mut connection = connection.map_err(|error| classify(error, Access::Read))?;
-            SessionState::read(&mut connection).await
+            let state = SessionState::read(&mut connection).await?;
+            check_reads(&mut connection).await?;
+            Ok(state)
         };
         let timeout = self.config().timeout();
         let session = tokio::time::timeout(timeout, read).await;

@@ -102,9 +102,9 @@ pub(crate) fn answers_wait(runtime: &Runtime) -> Result<(), BoxError> {
 }
 
 /// A switchover may leave the connections to the old primary open, which then refuses writes: here a
-/// setting does so.
+/// setting does so. After it comes a server that has become a standby.
 pub(crate) fn demoted(runtime: &Runtime) -> Result<(), BoxError> {
-    let server = start_private("postgres", &Options::new())?;
+    let mut server = start_private("postgres", &Options::new())?;
     let url = server.url().to_owned();
     runtime.block_on(async {
         store(&url).await?.pool().close().await;
@@ -142,6 +142,17 @@ pub(crate) fn demoted(runtime: &Runtime) -> Result<(), BoxError> {
             assert!(Instant::now() < deadline, "some of {before:?} stay");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        let signal = "DO $$BEGIN EXECUTE format('COPY (SELECT 1) TO %L', \
+             current_setting('data_directory') || '/standby.signal'); END$$";
+        sqlx::raw_sql(signal).execute(&mut admin).await?;
+        Ok::<_, BoxError>(())
+    })?;
+    server.restart()?;
+    runtime.block_on(async {
+        let store = PostgresStore::connect(&url, Config::new()).await?;
+        let error = store.verify().await.expect_err("a standby");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("standby"), "{error}");
         Ok(())
     })
 }
