@@ -71,17 +71,20 @@ impl Batches for Operations {
         session: &mut Self::Session<'_>,
         claims: &[ClaimParams<'_>],
     ) -> Result<Vec<Option<Result<ClaimOutcome>>>> {
-        let statements = match self.dialect(session).await? {
-            Dialect::Merge => &self.sql.claim_many_by_merge,
-            Dialect::Insert => &self.sql.claim_many_by_insert,
+        let sql = &self.sql;
+        let (statements, by_rows) = match self.dialect(session).await? {
+            Dialect::Merge => (&sql.claim_many_by_merge, Some(&sql.claim_many_by_rows)),
+            Dialect::Rows => (&sql.claim_many_by_rows, None),
+            Dialect::Insert => (&sql.claim_many_by_insert, None),
         };
         let (statement, size) = Statements::sized(statements, claims.len());
+        let by_rows = by_rows.map(|sized| Statements::sized(sized, claims.len()).0);
         let values: Vec<_> = claims.iter().map(ClaimParams::values).collect();
         let mut bound = vec![count(claims.len())];
         for values in filled(&values, size) {
             bound.extend(values.of(&statement.parameters)?);
         }
-        let query = Query::new(statement, bound);
+        let query = Query::new(statement, bound).or_by_rows(by_rows);
         let rows = session.rows(query, Access::Write).await?;
         let indexes: HashMap<KeyParts<'_>, usize> = claims
             .iter()

@@ -19,12 +19,18 @@ pub struct Config {
 /// The statement that decides a claim. Each is right on every server that understands it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClaimMethod {
-    /// The statement that suits the server, by the product that it names: `MERGE` on SQL Server and
-    /// Azure SQL, the other statement on all other servers.
+    /// The statement that suits the server, by the product that it names:
+    /// [`Merge`](Self::Merge) on SQL Server and Azure SQL,
+    /// [`InsertWhereNotExists`](Self::InsertWhereNotExists) on all other servers.
     #[default]
     Auto,
+    /// `MERGE … WITH (HOLDLOCK)`, which locks the range of the key. In a caller's transaction, and
+    /// where a range is not free within a short lock time-out or was part of a deadlock,
     /// `MERGE … WITH (UPDLOCK, ROWLOCK)`.
     Merge,
+    /// `MERGE … WITH (UPDLOCK, ROWLOCK)` always. Claims that race for a fresh key repeat after 2627;
+    /// none waits for its neighbour. For tables of which transactions hold many keys open.
+    MergeWithRowLocks,
     /// `INSERT … WHERE NOT EXISTS` and a guarded `UPDATE`, for servers that speak T-SQL without
     /// MERGE, such as Babelfish for Aurora PostgreSQL.
     InsertWhereNotExists,

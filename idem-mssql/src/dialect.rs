@@ -5,8 +5,10 @@ use crate::config::ClaimMethod;
 /// How claims are decided on this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// The server has `MERGE … OUTPUT`.
+    /// The server has `MERGE … OUTPUT`. A claim locks the key's range.
     Merge,
+    /// The same, with locks on rows alone.
+    Rows,
     /// The server is not known to have it.
     Insert,
 }
@@ -17,6 +19,7 @@ impl Dialect {
         match method {
             ClaimMethod::Auto => None,
             ClaimMethod::Merge => Some(Self::Merge),
+            ClaimMethod::MergeWithRowLocks => Some(Self::Rows),
             ClaimMethod::InsertWhereNotExists => Some(Self::Insert),
         }
     }
@@ -87,9 +90,13 @@ mod tests {
 
     #[test]
     fn the_callers_choice_stands() {
-        assert_eq!(Dialect::forced(ClaimMethod::Auto), None);
-        assert_eq!(Dialect::forced(ClaimMethod::Merge), Some(Dialect::Merge));
-        let forced = Dialect::forced(ClaimMethod::InsertWhereNotExists);
-        assert_eq!(forced, Some(Dialect::Insert));
+        for (method, dialect) in [
+            (ClaimMethod::Auto, None),
+            (ClaimMethod::Merge, Some(Dialect::Merge)),
+            (ClaimMethod::MergeWithRowLocks, Some(Dialect::Rows)),
+            (ClaimMethod::InsertWhereNotExists, Some(Dialect::Insert)),
+        ] {
+            assert_eq!(Dialect::forced(method), dialect);
+        }
     }
 }

@@ -129,7 +129,7 @@ impl Operations {
         session: &mut Session<'_>,
         key: &Key,
     ) -> Result<bool> {
-        if !session.repeats() || self.dialect(session).await? == Dialect::Merge {
+        if !session.repeats() || self.dialect(session).await? != Dialect::Insert {
             return Ok(false);
         }
         let values = Values::of_key(key);

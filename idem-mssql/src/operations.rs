@@ -107,12 +107,14 @@ impl Operations {
         params: &ClaimParams<'_>,
     ) -> Result<ClaimOutcome> {
         let (request, values) = (params.request, params.values());
-        let statement = match self.dialect(session).await? {
-            Dialect::Merge => &self.sql.claim_by_merge,
-            Dialect::Insert => &self.sql.claim_by_insert,
+        let sql = &self.sql;
+        let (statement, by_rows) = match self.dialect(session).await? {
+            Dialect::Merge => (&sql.claim_by_merge, Some(&sql.claim_by_rows)),
+            Dialect::Rows => (&sql.claim_by_rows, None),
+            Dialect::Insert => (&sql.claim_by_insert, None),
         };
-        let lookup = Query::of(&self.sql.lookup, &values)?;
-        let query = Query::of(statement, &values)?;
+        let lookup = Query::of(&sql.lookup, &values)?;
+        let query = Query::of(statement, &values)?.or_by_rows(by_rows);
         for _ in 0..MAX_RETRIES {
             let key = request.key();
             let asked = self.look_or_in_turn(session, &self.locked, key, &lookup, &query);

@@ -13,7 +13,7 @@ use tiberius::error::Error as DriverError;
 
 use crate::config::Config;
 use crate::dialect::Server;
-use crate::error::{Access, classify, is_rolled_back, no_connection};
+use crate::error::{Access, classify, is_lock_timeout, is_rolled_back, no_connection};
 use crate::pool::{Connection, Manager, Pool};
 use crate::statements::{Statement, Wait};
 
@@ -25,6 +25,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Query<'q> {
     statement: &'q Statement,
+    /// The same with locks on rows alone, for a statement that locks ranges.
+    by_rows: Option<&'q Statement>,
     values: Vec<Value<'q>>,
     wait: Wait,
     /// Whether its text begins a transaction and ends it.
@@ -36,6 +38,7 @@ impl<'q> Query<'q> {
     pub(crate) fn new(statement: &'q Statement, values: Vec<Value<'q>>) -> Self {
         Self {
             statement,
+            by_rows: None,
             values,
             wait: Wait::Shortly,
             begins: false,
@@ -45,6 +48,12 @@ impl<'q> Query<'q> {
     /// Creates a query with the statement's values.
     pub(crate) fn of(statement: &'q Statement, values: &'q Values<'_>) -> Result<Self> {
         Ok(Self::new(statement, values.of(&statement.parameters)?))
+    }
+
+    /// Sets the same statement with locks on rows alone. It runs in a caller's transaction, and where
+    /// a range was not free.
+    pub(crate) fn or_by_rows(self, by_rows: Option<&'q Statement>) -> Self {
+        Self { by_rows, ..self }
     }
 
     /// Sets whether the statement waits for a lock that others hold.
@@ -79,14 +88,15 @@ pub(crate) enum Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
+    pub(crate) async fn rows(&mut self, mut query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
         match self {
-            Self::Pool(pool, config) => alone(pool, config, &query, sent).await,
+            Self::Pool(pool, config) => alone(pool, config, query, sent).await,
             Self::Transaction(executor, server) => {
                 let text = match server {
                     Server::Babelfish => Statement::in_transaction_on_babelfish,
                     Server::Microsoft | Server::Other => Statement::in_transaction,
                 };
+                query.statement = query.by_rows.unwrap_or(query.statement);
                 let answer = executor.run(&query.with_text(text)).await;
                 Ok(answer.map_err(|error| classify(error, sent))?.rows)
             }
@@ -109,18 +119,27 @@ impl<'s> Session<'s> {
 }
 
 /// Sends the statement, and repeats it when the server broke a deadlock with it: it has then been
-/// rolled back as a whole.
-async fn alone(pool: &Pool, config: &Config, query: &Query<'_>, sent: Access) -> Result<Vec<Row>> {
-    for deadlocks in 1..=MAX_DEADLOCKS {
+/// rolled back as a whole. One that locks ranges is repeated with locks on rows, also when a lock was
+/// not free in time.
+async fn alone(
+    pool: &Pool,
+    config: &Config,
+    mut query: Query<'_>,
+    sent: Access,
+) -> Result<Vec<Row>> {
+    let mut deadlocks = 0;
+    loop {
         match on_pool(pool, config, query.clone(), sent).await {
-            Err(error) if is_rolled_back(&error) => {
+            Err(error) if is_rolled_back(&error) && deadlocks < MAX_DEADLOCKS => {
+                deadlocks += 1;
                 let pause = MAX_PAUSE.mul_f64(rand::random_range(0.0..=1.0));
                 tokio::time::sleep(pause * deadlocks).await;
             }
+            Err(error) if is_lock_timeout(&error) && query.by_rows.is_some() => {}
             answer => return answer,
         }
+        query.statement = query.by_rows.take().unwrap_or(query.statement);
     }
-    on_pool(pool, config, query.clone(), sent).await
 }
 
 async fn on_pool(pool: &Pool, config: &Config, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {

@@ -164,31 +164,20 @@ WHERE {key r.}
     AND {held r.};
 ";
 
-/// `MERGE` reads the row and inserts it in two steps, and another claim's insert may come between
-/// them. Then the primary key lets one in, and the other gets 2627 and repeats its claim. `UPDLOCK`
-/// holds the lock of an existing row from the read on, so the condition of `WHEN MATCHED` is judged
-/// on the row as it is.
-///
-/// There is no `HOLDLOCK` on purpose. It would make the two steps one
-/// (<https://learn.microsoft.com/sql/t-sql/statements/merge-transact-sql#concurrency-considerations-for-merge>)
-/// by a lock on the gap between the key's neighbours. A caller's open transaction would hold the
-/// gap of its fresh key, and every other fresh key of that gap would wait for it. A claim of a
-/// fresh key would also wait whenever an open transaction holds the next key. With locks on rows
-/// alone, one locked key makes no other wait.
-///
-/// Before the `MERGE` comes the read of a live record that this claim must not touch. If there is
-/// one, nothing is written, and only a read's locks are taken, which under READ COMMITTED end with
-/// the row. An empty result is never taken as proof that the key is free.
-///
-/// The read is rows C2, C4, C6, C8 and C9, and `MERGE` the others; [`ABANDON`] does what C6 says.
-pub(crate) const CLAIM_BY_MERGE: &str = "SELECT 0, {record r.}, \
+/// A claim by `MERGE`, with these locks.
+macro_rules! merge {
+    ($locks:literal) => {
+        concat!(
+            "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
 WHERE {key r.}
     AND {held r.};
 IF @@ROWCOUNT = 0
 BEGIN
-MERGE {table} WITH (UPDLOCK, ROWLOCK) AS r
+MERGE {table} WITH (",
+            $locks,
+            ") AS r
 USING (SELECT {scope} AS scope, {operation} AS operation, {id} AS id) AS s
 ON r.scope = s.scope AND r.operation = s.operation AND r.id = s.id
 WHEN MATCHED AND {free r.} THEN UPDATE {acquire r.}
@@ -196,12 +185,58 @@ WHEN NOT MATCHED THEN INSERT {columns}
 VALUES ({new})
 OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now;
 END;
-";
+"
+        )
+    };
+}
+
+/// `MERGE` reads the row and then updates or inserts it. `HOLDLOCK` makes the two steps one, which
+/// Microsoft recommends where rows are unique:
+/// <https://learn.microsoft.com/sql/t-sql/statements/merge-transact-sql#concurrency-considerations-for-merge>.
+/// Of claims of one fresh key, the first inserts, and the others find its record.
+///
+/// The locks are those of "Key-range locking" in the guide above, on the primary key, and last
+/// until the request's only write is committed:
+///
+/// | the key | read | write |
+/// | --- | --- | --- |
+/// | has a row | `RangeS-U` on the row | `RangeX-X`, or none |
+/// | has none | `RangeS-U` on the next row, or on the end of the index | `RangeI-N` on that row, then `X` on the new one |
+///
+/// `RangeS-U` waits for others' `RangeS-U`, `U` and `X` on the row, and `RangeI-N` for others' ranges.
+/// So a claim of a fresh key waits for claims of its gap, each of which ends with its request, and
+/// for an open transaction that has written the next row. Inserts into the gap, and writes of the next
+/// row, wait for this claim.
+///
+/// * **1222**: the wait is longer than `LOCK_TIMEOUT`. The repeat, [`CLAIM_BY_ROWS`], locks nothing
+///   beside its key. So an open transaction delays a claim of a neighbouring key by one time-out.
+/// * **1205**: a single claim waits at its read, where it holds no other lock, so it closes no circle.
+///   A batch takes ranges one after the other. Two batches with opposite orders, or a batch and a
+///   caller's transaction with two claims, may wait for each other. The repeat goes by rows, too. Most
+///   often the first one's time-out comes before the server searches for deadlocks (every 5 s by
+///   default).
+/// * **2627**: a claim by rows, which takes no gap, came between. The claim is repeated.
+///
+/// Before the `MERGE` comes the read of a live record that this claim must not touch. If there is
+/// one, nothing is written, and only a read's locks are taken, which under READ COMMITTED end with
+/// the row. An empty result is never taken as proof that the key is free.
+///
+/// The read is rows C2, C4, C6, C8 and C9, and `MERGE` the others; [`ABANDON`] does what C6 says.
+pub(crate) const CLAIM_BY_MERGE: &str = merge!("HOLDLOCK");
+
+/// [`CLAIM_BY_MERGE`] with locks on rows alone: in a caller's transaction, and where a range was not
+/// free. With a range, a caller's open transaction would hold the gap of its fresh key, and every
+/// other fresh key of that gap would wait for it.
+///
+/// Another claim's insert may come between the two steps. Then the primary key lets one in, and the
+/// other gets 2627 and repeats its claim. `UPDLOCK` holds the lock of an existing row from the read
+/// on, so the condition of `WHEN MATCHED` is judged on the row as it is.
+pub(crate) const CLAIM_BY_ROWS: &str = merge!("UPDLOCK, ROWLOCK");
 
 /// The same for servers without `MERGE`.
 ///
 /// Two claims may both find no row: the primary key lets one in, and the other gets 2627 and
-/// repeats its claim. For locks on rows alone, see [`CLAIM_BY_MERGE`]. The update judges its
+/// repeats its claim. For locks on rows alone, see [`CLAIM_BY_ROWS`]. The update judges its
 /// condition on the locked, latest version of the row (SQL Server reads it under a U lock;
 /// PostgreSQL under READ COMMITTED re-reads it after a wait). So of any number of claims that wait
 /// for one row the first is let through, and the others find it changed and update nothing. When
@@ -238,11 +273,10 @@ END;
 END;
 ";
 
-/// [`CLAIM_BY_MERGE`] for many keys, each at most once in a batch: `@P1` how many rows count, then
-/// the values of each. The `MERGE` leaves the held keys out, so that they are only read. A row that
-/// changed after that read comes back neither won nor held, and its claim is sent alone. Two
-/// batches may lock their keys in different orders: 1205 then.
-pub(crate) const CLAIM_MANY_BY_MERGE: &str = "SELECT 0, {record r.}, \
+macro_rules! merge_many {
+    ($locks:literal) => {
+        concat!(
+            "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = s.fingerprint AND r.state <> 0 THEN r.result END, @now, r.scope, r.operation, r.id
 FROM (VALUES {rows}
     ) AS s (n, {names})
@@ -252,7 +286,7 @@ WHERE s.n < @P1
 {seek};
 IF @@ROWCOUNT < @P1
 BEGIN
-MERGE {table} WITH (UPDLOCK, ROWLOCK) AS r
+MERGE {table} WITH (", $locks, ") AS r
 USING (
     SELECT s.scope, s.operation, s.id, s.fingerprint, s.attempt_id, s.lease, s.retention, s.fails, s.retries, \
      s.metadata
@@ -268,7 +302,19 @@ VALUES ({new})
 OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now, inserted.scope, inserted.operation, inserted.id
 {seek};
 END;
-";
+"
+        )
+    };
+}
+
+/// [`CLAIM_BY_MERGE`] for many keys, each at most once in a batch: `@P1` how many rows count, then
+/// the values of each. The `MERGE` leaves the held keys out, so that they are only read. A row that
+/// changed after that read comes back neither won nor held, and its claim is sent alone. Two
+/// batches may lock their keys in different orders: 1205 then.
+pub(crate) const CLAIM_MANY_BY_MERGE: &str = merge_many!("HOLDLOCK");
+
+/// The same with locks on rows alone: see [`CLAIM_BY_ROWS`].
+pub(crate) const CLAIM_MANY_BY_ROWS: &str = merge_many!("UPDLOCK, ROWLOCK");
 
 /// Claims the fresh keys of a batch, and reads the held ones. An existing record that may be
 /// acquired is rare (a takeover), and its claim is sent alone. A lost race (2627) fails all inserts

@@ -21,6 +21,7 @@ type Template = (&'static str, &'static [Parameter]);
 idem_sql::statements! {
     single: Statement, of &str {
         claim_by_merge: sql::CLAIM_BY_MERGE,
+        claim_by_rows: sql::CLAIM_BY_ROWS,
         claim_by_insert: sql::CLAIM_BY_INSERT,
         lookup: sql::LOOKUP,
         lookup_at_mark: sql::LOOKUP_AT_MARK,
@@ -47,6 +48,7 @@ idem_sql::statements! {
     }
     batch: [Statement; 3], of Template {
         claim_many_by_merge: (sql::CLAIM_MANY_BY_MERGE, sql::CLAIM_VALUES),
+        claim_many_by_rows: (sql::CLAIM_MANY_BY_ROWS, sql::CLAIM_VALUES),
         claim_many_by_insert: (sql::CLAIM_MANY_BY_INSERT, sql::CLAIM_VALUES),
         finish_many: (sql::FINISH_MANY, sql::FINISH_VALUES),
     }

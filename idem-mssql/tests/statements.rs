@@ -86,6 +86,7 @@ fn scripts() -> BTreeMap<String, String> {
 fn named(statements: &Statements) -> Vec<(String, &Statement)> {
     let mut named: Vec<_> = [
         ("claim by merge", &statements.claim_by_merge),
+        ("claim by rows", &statements.claim_by_rows),
         ("claim by insert", &statements.claim_by_insert),
         ("lookup", &statements.lookup),
         ("lookup at a mark", &statements.lookup_at_mark),
@@ -113,6 +114,7 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
     .into();
     for (name, batch) in [
         ("claim many by merge", &statements.claim_many_by_merge),
+        ("claim many by rows", &statements.claim_many_by_rows),
         ("claim many by insert", &statements.claim_many_by_insert),
         ("finish many", &statements.finish_many),
     ] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fake::{Answer, FakeServer, Welcome};
 use idem_core::{
-    ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key, Result,
+    BatchStore, ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key, Result,
 };
 use idem_mssql::{
     ClaimMethod, Config, Isolation, Manager, MssqlStore, Pool, Transaction, Transactions,
@@ -30,8 +30,9 @@ fn store(server: &FakeServer, config: Config) -> MssqlStore {
     MssqlStore::with_config(Pool::builder(manager).build().unwrap(), config)
 }
 
-fn key() -> Key {
-    Key::new("tenant", "pay", "one").unwrap()
+fn request(id: &str) -> ClaimRequest {
+    let key = Key::new("tenant", "pay", id).unwrap();
+    ClaimRequest::new(key, Fingerprint::raw("request"))
 }
 
 fn is(error: &Error, kind: ErrorKind, effect: Effect) {
@@ -92,7 +93,7 @@ async fn an_answer_that_does_not_come_may_hide_an_effect_of_a_write() {
     let store = store(&server, hasty());
     let error = store.delete_expired(1).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::Unknown);
-    let error = store.get(&key()).await.unwrap_err();
+    let error = store.get(request("one").key()).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::None);
     // Neither connection is open, nor used again.
     server.until_open(0).await;
@@ -170,11 +171,63 @@ async fn a_statement_is_sent_again_after_a_deadlock_within_a_bound() {
     assert_eq!(server.requests(), 6);
 }
 
+/// The locks of a claim by `MERGE`.
+const RANGE: &str = "WITH (HOLDLOCK)";
+const ROWS: &str = "WITH (UPDLOCK, ROWLOCK)";
+
+/// An open transaction holds no range; a claim that has not got one goes by rows, and waits again
+/// for its own key only.
+#[tokio::test]
+async fn a_claim_locks_its_range_and_once_that_is_not_free_rows() {
+    let range_then_rows = |rows: usize| [&[RANGE][..], &vec![ROWS; rows]].concat();
+    for (method, number, locks) in [
+        (ClaimMethod::Merge, 1222, range_then_rows(1)),
+        (ClaimMethod::Merge, 1205, range_then_rows(5)),
+        // Another claim has inserted the key, and holds nothing any more.
+        (ClaimMethod::Merge, 2627, vec![RANGE; 16]),
+        (ClaimMethod::MergeWithRowLocks, 1222, vec![ROWS]),
+    ] {
+        let config = Config::new().with_claim_method(method);
+        let answers = [Answer::Error(number, 14); 20];
+        let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
+        let store = store(&server, config.clone().with_batching(false));
+        let error = store.claim(&request("one")).await.unwrap_err();
+        is(&error, ErrorKind::Contention, Effect::None);
+        assert_eq!(server.having(&[RANGE, ROWS]), locks, "{number}");
+
+        // A batch, whose claims are then sent alone.
+        let nothing = [answers[0], Answer::Nothing];
+        let server = FakeServer::start(Welcome::Login, &nothing).await.unwrap();
+        let store = self::store(&server, config);
+        for claimed in store.claim_many(&[request("one"), request("two")]).await {
+            assert!(claimed.is_err(), "the server gives no record");
+        }
+        let mut batches = locks;
+        batches.dedup();
+        let sent = server.having(&[RANGE, ROWS]);
+        assert_eq!(sent[..batches.len()], batches, "{number}");
+        let joins = server.having(&["INNER JOIN"]).concat();
+        assert_eq!(joins, "INNER JOIN".repeat(batches.len()), "{number}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_in_a_transaction_locks_no_range() {
+    let answers = [Answer::Zero, Answer::Nothing, Answer::Error(1222, 16)];
+    let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
+    let store = store(&server, Config::new().with_claim_method(ClaimMethod::Merge));
+    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut transaction = attempts.begin().await.unwrap();
+    let claimed = store.claim_in(&mut transaction, &request("one")).await;
+    is(&claimed.unwrap_err(), ErrorKind::Contention, Effect::None);
+    assert_eq!(server.having(&[RANGE, ROWS]), ["", "", ROWS]);
+}
+
 #[tokio::test]
 async fn a_lost_race_is_repeated_within_a_bound() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Error(2627, 14); 40]);
     let server = server.await.unwrap();
-    let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
+    let request = request("one");
     let error = store(&server, config()).claim(&request).await.unwrap_err();
     is(&error, ErrorKind::Contention, Effect::None);
     assert_eq!((server.requests(), server.connections()), (16, 1));
@@ -188,7 +241,7 @@ async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
     let store = store(&server, config());
     let mut attempts = Transactions::new(store.pool().clone()).attempts();
     let mut transaction = attempts.begin().await.unwrap();
-    let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
+    let request = request("one");
     let claimed = store.claim_in(&mut transaction, &request).await;
     let claimed = claimed.map(drop);
     let error = claimed.as_ref().unwrap_err();
@@ -209,7 +262,7 @@ async fn a_locked_key_is_contention_and_waited_for_once() {
     let answers = [Answer::Error(1222, 16); 10_000];
     let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
     let store = store(&server, config());
-    let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
+    let request = request("one");
     let contended = || {
         let (store, request) = (store.clone(), request.clone());
         async move {

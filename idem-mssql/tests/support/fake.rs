@@ -45,7 +45,7 @@ pub(crate) enum Answer {
 struct State {
     connections: usize,
     open: usize,
-    requests: usize,
+    requests: Vec<Vec<u8>>,
     answers: VecDeque<Answer>,
 }
 
@@ -96,7 +96,19 @@ impl FakeServer {
     }
 
     pub(crate) fn requests(&self) -> usize {
-        count(&self.state, |state| state.requests)
+        count(&self.state, |state| state.requests.len())
+    }
+
+    /// Returns, for each request, the first of these texts that it has.
+    pub(crate) fn having<'t>(&self, texts: &[&'t str]) -> Vec<&'t str> {
+        let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let wide: Vec<(&str, Vec<u8>)> = texts.iter().map(|&text| (text, wide(text))).collect();
+        let of = |request: &Vec<u8>| {
+            let has =
+                |(_, wide): &&(_, Vec<u8>)| request.windows(wide.len()).any(|part| part == wide);
+            wide.iter().find(has).map_or("", |(text, _)| *text)
+        };
+        count(&self.state, |state| state.requests.iter().map(of).collect())
     }
 
     /// Waits until so many connections are open.
@@ -136,9 +148,9 @@ async fn serve(mut stream: TcpStream, welcome: Welcome, state: &Mutex<State>) ->
     message(&mut stream).await?;
     send(&mut stream, &done(0)).await?;
     loop {
-        message(&mut stream).await?;
+        let request = message(&mut stream).await?;
         let answer = count(state, |state| {
-            state.requests += 1;
+            state.requests.push(request);
             state.answers.pop_front().unwrap_or(Answer::Zero)
         });
         match answer {
@@ -164,15 +176,17 @@ async fn silence(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Reads packets until one says that it is the last of the message.
-async fn message(stream: &mut TcpStream) -> io::Result<()> {
+async fn message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut message = Vec::new();
     loop {
         let mut header = [0; 8];
         stream.read_exact(&mut header).await?;
         let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
         let mut payload = vec![0; length.saturating_sub(8)];
         stream.read_exact(&mut payload).await?;
+        message.append(&mut payload);
         if header[1] & 1 == 1 {
-            return Ok(());
+            return Ok(message);
         }
     }
 }
