@@ -36,6 +36,16 @@ pub(super) const AN_OLD_SNAPSHOT_HIDES_NOTHING_FROM_A_COMPLETION: Case =
         Box::pin(an_old_snapshot_hides_nothing_from_a_completion(cx))
     });
 
+pub(super) const A_ROW_THAT_CHANGED_UNDER_A_SNAPSHOT_REPEATS_THE_TRANSACTION: Case = case(
+    2,
+    "a_row_that_changed_under_a_snapshot_repeats_the_transaction",
+    |cx| {
+        Box::pin(a_row_that_changed_under_a_snapshot_repeats_the_transaction(
+            cx,
+        ))
+    },
+);
+
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 pub(super) type Tx = Transaction;
@@ -165,6 +175,46 @@ async fn an_old_snapshot_hides_nothing_from_a_completion(cx: &Context) -> CaseRe
         .await;
     truth(repeated)?;
     Ok(transaction.rollback().await?)
+}
+
+/// With this setting, the default since MariaDB 11.6.2, a locking read of such a row fails (1020):
+/// <https://mariadb.com/kb/en/innodb-system-variables/#innodb_snapshot_isolation>.
+async fn a_row_that_changed_under_a_snapshot_repeats_the_transaction(cx: &Context) -> CaseResult {
+    if cx.harness().name() != "mariadb" {
+        return Ok(());
+    }
+    let shop = Shop::open(cx, &support::harness(cx)?).await?;
+    let strict = "SET SESSION innodb_snapshot_isolation = 1".to_owned();
+    let snapshot = format!("SELECT COUNT(*) FROM `{}`.idem_records", cx.namespace());
+    let mut attempts = shop
+        .transactions
+        .with_isolation(Isolation::RepeatableRead)
+        .attempts();
+    let mut refusals = Vec::new();
+    let outcome = loop {
+        let mut transaction = attempts.begin().await?;
+        for sql in [&strict, &snapshot] {
+            let sql = sqlx::raw_sql(AssertSqlSafe(sql.clone()));
+            sql.execute(&mut *transaction).await?;
+        }
+        let request = cx.request(&cx.key("one"));
+        if refusals.is_empty() {
+            let claim = cx.claim(&cx.request(&cx.key("one"))).await?;
+            let done = Response::new(200, "done");
+            cx.store().complete(&claim, &done, HOUR).await?;
+        }
+        let outcome = shop.store.claim_in(&mut transaction, &request).await;
+        refusals.extend(outcome.as_ref().err().map(ToString::to_string));
+        if let Some(outcome) = attempts.finish(transaction, outcome).await {
+            break outcome?;
+        }
+    };
+    assert!(
+        refusals.len() == 1 && refusals[0].contains("1020"),
+        "{refusals:?}"
+    );
+    assert_eq!(outcome.name(), "completed");
+    Ok(())
 }
 
 /// A server may refuse to read past the snapshot (`innodb_snapshot_isolation`): then the
