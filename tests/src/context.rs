@@ -26,6 +26,8 @@ pub struct Settings {
     pub deadline: Duration,
     /// How long a case may go on without an answer of a store.
     pub silence: Duration,
+    /// The least lease that ends soon, as it was measured on the server.
+    pub(crate) shortest_lease: Duration,
 }
 
 impl Settings {
@@ -37,6 +39,7 @@ impl Settings {
             seed: rand::random(),
             deadline: Duration::from_secs(600),
             silence: Duration::from_secs(30),
+            shortest_lease: Duration::ZERO,
         }
     }
 
@@ -113,6 +116,13 @@ impl Context {
             asked_again: Arc::default(),
             watch,
         })
+    }
+
+    /// Makes leases that end soon at least as long as this.
+    pub(crate) fn with_least_lease(mut self, least: Duration) -> Self {
+        let lease = self.profile.shortest_lease().max(least);
+        self.profile = self.profile.with_shortest_lease(lease);
+        self
     }
 
     /// Removes the namespace.

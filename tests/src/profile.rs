@@ -95,6 +95,7 @@ pub struct Profile {
     promises: BTreeSet<Promise>,
     max_result_bytes: usize,
     shortest_lease: Duration,
+    measures_lease: bool,
     max_wait: Duration,
     clock_tick: Duration,
     clock_skew: Duration,
@@ -112,6 +113,7 @@ impl Profile {
             promises: BTreeSet::from([Promise::ExactPurge]),
             max_result_bytes: 1 << 20,
             shortest_lease: Duration::from_millis(60),
+            measures_lease: false,
             max_wait: Duration::from_secs(30),
             clock_tick: Duration::from_micros(1),
             clock_skew: Duration::ZERO,
@@ -228,6 +230,15 @@ impl Profile {
         self
     }
 
+    /// Measures how long writes take on the server before the first case, and makes a lease that
+    /// ends soon several times as long, if the profile's is shorter: on a replica set, whose members
+    /// confirm a write, 60 ms may be over before the store has its answer.
+    #[must_use]
+    pub fn with_measured_lease(mut self) -> Self {
+        self.measures_lease = true;
+        self
+    }
+
     /// Sets how long a case waits for an expected event before it fails.
     #[must_use]
     pub fn with_max_wait(mut self, max_wait: Duration) -> Self {
@@ -295,6 +306,12 @@ impl Profile {
     #[must_use]
     pub fn shortest_lease(&self) -> Duration {
         self.shortest_lease
+    }
+
+    /// Returns whether the least lease is measured.
+    #[must_use]
+    pub fn measures_lease(&self) -> bool {
+        self.measures_lease
     }
 
     /// Returns whether a claim may answer with what another caller has left after it.

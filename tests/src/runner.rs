@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
+use idem_core::{BoxError, ClaimRequest, Fingerprint, IdempotencyStore, Key, Response};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::report::{Row, Tally};
@@ -18,6 +20,12 @@ use crate::{
 
 /// Cases mostly wait, so more of them run at a time than there are cores.
 const THREADS: usize = 8;
+
+/// Callers that are measured at a time, about as many as a row's cases have.
+const CALLERS: usize = 16;
+
+/// The longest lease that comes from a measurement.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Cases run beside others that read it; one that writes it runs alone.
 static ALONE: RwLock<()> = RwLock::new(());
@@ -181,6 +189,7 @@ struct Suite {
     is_derived: bool,
     left_out: Arc<LeftOut>,
     tally: Tally,
+    shortest_lease: OnceLock<Duration>,
 }
 
 impl Suite {
@@ -210,7 +219,18 @@ impl Suite {
             is_derived: target.is_derived,
             left_out: Arc::clone(left_out),
             tally: Tally::default(),
+            shortest_lease: OnceLock::new(),
         }
+    }
+
+    /// Returns a lease that ends soon, but not before a write on this server is answered; zero where
+    /// the profile's is one.
+    fn shortest_lease(&self, harness: &dyn Harness) -> Duration {
+        let measured = || match harness.profile().measures_lease() {
+            true => measured(harness).unwrap_or(LONGEST).min(LONGEST),
+            false => Duration::ZERO,
+        };
+        *self.shortest_lease.get_or_init(measured)
     }
 
     /// Returns how many cases run at a time, if its profile says so.
@@ -334,6 +354,11 @@ impl Suite {
         settings: &Settings,
     ) -> Result<Completion, Failed> {
         let name = case.full_name();
+        let shortest_lease = self.shortest_lease(&**harness);
+        let settings = &Settings {
+            shortest_lease,
+            ..settings.clone()
+        };
         let began = Instant::now();
         let (outcome, unfinished) = run_patiently(|| run_case(harness, case, settings));
         let mut results = self.tally.results();
@@ -358,6 +383,45 @@ impl Suite {
             }
         }
     }
+}
+
+/// Returns twice the longest time of a claim and its completion among [`CALLERS`], once they have
+/// their connections.
+fn measured(harness: &dyn Harness) -> Result<Duration, BoxError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let namespace = harness.create().await?;
+        let store = harness.open(&namespace).await?;
+        let mut slowest = Duration::ZERO;
+        for round in 0..2 {
+            let calls = (0..CALLERS).map(|caller| one(&*store, format!("{round} {caller}")));
+            slowest = try_join_all(calls)
+                .await?
+                .into_iter()
+                .max()
+                .unwrap_or(slowest);
+        }
+        harness.destroy(&namespace).await?;
+        Ok(slowest * 2)
+    })
+}
+
+/// Returns how long a claim and its completion take.
+async fn one(store: &dyn IdempotencyStore, id: String) -> Result<Duration, BoxError> {
+    let key = Key::new("measured", "measured", id)?;
+    let began = Instant::now();
+    let claimed = store
+        .claim(&ClaimRequest::new(key, Fingerprint::raw("measured")))
+        .await?;
+    let claim = claimed.acquired().ok_or("the key is not fresh")?;
+    let hour = Duration::from_secs(3600);
+    store
+        .complete(&claim, &Response::new(200, ""), hour)
+        .await?;
+    Ok(began.elapsed())
 }
 
 /// Runs a case; once more, alone, if it did not finish. Returns how far it had come then.

@@ -100,7 +100,8 @@ async fn in_context(
 ) -> CaseResult {
     let seed = settings.seed ^ hash(case.name);
     let created = Context::watched(Arc::clone(harness), seed, watch.clone());
-    let context = Arc::new(finished(created, settings, watch).await??);
+    let context = finished(created, settings, watch).await??;
+    let context = Arc::new(context.with_least_lease(settings.shortest_lease));
     // A task of its own: a case that blocks cannot delay the deadline.
     let mut task = tokio::spawn({
         let (context, run) = (Arc::clone(&context), case.run);
