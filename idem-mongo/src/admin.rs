@@ -15,7 +15,7 @@ use mongodb::ClientSession;
 use crate::error::Access;
 use crate::operations::Operations;
 use crate::row::Row;
-use crate::session::Session;
+use crate::session::{Change, Form, Session};
 use crate::statements;
 use crate::store::{MongoStore, at};
 use crate::tx::Transactions;
@@ -76,18 +76,24 @@ impl Operations {
             return Ok(false);
         };
         let result = FinalResult::forced(step.action(), &self.config.limits())?;
-        let filter = statements::seen_filter(step.key(), step.token(), seen);
-        let update = statements::force(&result);
-        let taken = self.update_one(session, step.key(), filter, update);
+        let change = Change {
+            filter: statements::seen_filter(step.key(), step.token(), seen),
+            update: statements::force(&result),
+            form: Form::Return,
+        };
+        let taken = self.update_one(session, step.key(), change);
         Ok(taken.await?.is_some())
     }
 
     async fn rewrite(&self, session: &mut Session<'_>, rewrite: &Rewrite) -> Result<bool> {
         let checked = check::rewrite(rewrite, &self.config.limits())?;
         self.ready(session).await?;
-        let filter = statements::seen_filter(rewrite.key(), rewrite.token(), rewrite.state());
-        let update = statements::rewrite(&checked.result, checked.metadata.as_deref());
-        let rewritten = self.update_one(session, rewrite.key(), filter, update);
+        let change = Change {
+            filter: statements::seen_filter(rewrite.key(), rewrite.token(), rewrite.state()),
+            update: statements::rewrite(&checked.result, checked.metadata.as_deref()),
+            form: Form::Return,
+        };
+        let rewritten = self.update_one(session, rewrite.key(), change);
         Ok(rewritten.await?.is_some())
     }
 }

@@ -24,7 +24,7 @@ impl Operations {
         self.ready(session).await?;
         for _ in 0..MAX_RETRIES {
             let update = statements::checkpoint(stored);
-            if self.update_held(session, claim, update).await?.is_some() {
+            if self.write_held(session, claim, update).await? {
                 return Ok(());
             }
             if let Some(lost) = self.not_held(session, claim).await? {

@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use idem_core::backend::{Batcher, TryTurn, Turn, check};
 use idem_core::{ClaimOutcome, ClaimRequest, Result};
-use tokio::time::Instant;
 
-use crate::error::Access;
+use crate::error::{Access, classify};
 use crate::locked::TIMEOUT_FACTOR;
 use crate::operations::Operations;
 use crate::row::Row;
@@ -69,7 +67,8 @@ impl Operations {
     /// command after [`WriteTimeout`](crate::documents::WriteTimeout). It handles the claims in
     /// order, so of those that are not written the first one has met the lock, if any has. Then the
     /// others are sent by themselves. Otherwise the server is slow, and the next command has the
-    /// claims that are not written yet; so a slow server writes none twice.
+    /// claims that are not written yet; so a slow server writes none twice. A command that the
+    /// server does not end (see [`crate::locked`]) is left, and its late claims are taken back.
     pub(crate) async fn claim_together(&self, requests: &[&ClaimRequest]) -> Vec<Answer> {
         let mut answers: Vec<Answer> = requests
             .iter()
@@ -82,7 +81,6 @@ impl Operations {
 
     async fn claim_open(&self, requests: &[&ClaimRequest], answers: &mut [Answer]) -> Result<()> {
         let session = Session::alone(&self.config);
-        let begun = Instant::now();
         let mut open = self.open(requests);
         for claim in &open {
             answers[claim.position] = Answer::Alone(Access::Write);
@@ -96,12 +94,38 @@ impl Operations {
             let params = open.iter().map(|claim| &claim.params);
             let updates = params.map(statements::claim_fresh).collect();
             let records = &self.records.collection;
-            let done = session.update_many(records, updates, within).await?;
-            let ids = open.iter().map(|claim| claim.params.request.key().path());
-            let mut rows = self.rows_of(ids.collect()).await?;
+            let mut command = session.update_many(records, updates, within);
             let count = open.len();
-            let begun = begun.elapsed();
-            open.retain(|claim| self.is_open(claim, &mut rows, begun, answers));
+            let mut patience = match is_bounded {
+                true => within * 2,
+                false => session.left(),
+            };
+            let mut held = None;
+            let done = loop {
+                let done = session
+                    .answer(Access::Write, &mut command, patience)
+                    .await?;
+                self.answer_written(&mut open, answers).await?;
+                if let Some(done) = done {
+                    break done.map_err(|error| classify(error, Access::Write))?;
+                }
+                let Some(first) = open.first() else {
+                    return Ok(());
+                };
+                let (key, position) = (first.params.request.key(), first.position);
+                let is_held = self.is_held(&session, &self.records, key).await?;
+                if is_held && held == Some(position) {
+                    let claims = open.iter().map(|claim| &claim.params);
+                    self.take_back_after(command, claims.flat_map(statements::take_back));
+                    open.swap_remove(0).turn.found_locked();
+                    return Ok(());
+                }
+                held = is_held.then_some(position);
+                patience = match is_held {
+                    true => within,
+                    false => patience.saturating_mul(TIMEOUT_FACTOR),
+                };
+            };
             match done {
                 Batched::Done => return Ok(()),
                 Batched::Unconfirmed if within >= session.left() => return Ok(()),
@@ -113,7 +137,8 @@ impl Operations {
                     let Some(first) = open.first() else {
                         return Ok(());
                     };
-                    if self.is_held(&session, first.params.request.key()).await? {
+                    let key = first.params.request.key();
+                    if self.is_held(&session, &self.records, key).await? {
                         // Another transaction has written it, so this claim has not.
                         let locked = open.swap_remove(0);
                         answers[locked.position] = Answer::Alone(Access::Read);
@@ -148,19 +173,26 @@ impl Operations {
         open.collect()
     }
 
+    /// Reads the records of these claims, and answers those that a record decides.
+    async fn answer_written(&self, open: &mut Vec<Open<'_>>, answers: &mut [Answer]) -> Result<()> {
+        let ids = open.iter().map(|claim| claim.params.request.key().path());
+        let mut rows = self.rows_of(ids.collect()).await?;
+        open.retain(|claim| self.is_open(claim, &mut rows, answers));
+        Ok(())
+    }
+
     /// Answers the claim if the record decides it; returns whether it does not.
     fn is_open(
         &self,
         claim: &Open<'_>,
         rows: &mut HashMap<String, Row>,
-        begun: Duration,
         answers: &mut [Answer],
     ) -> bool {
         let key = claim.params.request.key();
         let Some(row) = rows.remove(&key.path()) else {
             return true;
         };
-        let outcome = row.decided_since(begun, &claim.params);
+        let outcome = row.decided_by_batch(&claim.params);
         if let Ok(Some(outcome)) = &outcome {
             let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
             self.estimator.record(key, !acquired);

@@ -160,7 +160,11 @@ pub(crate) fn is_lost_race(error: &MongoError) -> bool {
 /// beside the answer, as a write concern error:
 /// <https://github.com/mongodb/specifications/blob/master/source/client-side-operations-timeout/client-side-operations-timeout.md>.
 pub(crate) fn is_out_of_time(error: &MongoError) -> bool {
-    matches!(&*error.kind, MongoKind::Command(error) if error.code == MAX_TIME_EXPIRED)
+    let is_write_concern = matches!(
+        &*error.kind,
+        MongoKind::Write(WriteFailure::WriteConcernError(_))
+    );
+    !is_write_concern && code(error) == Some(MAX_TIME_EXPIRED)
 }
 
 /// Returns whether the document is written, but too few members confirmed it in time.

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::documents::{Documents, WriteTimeout};
 use crate::error::Access;
 use crate::row::Row;
-use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
+use crate::session::{Change, Changed, Form, MAX_RETRIES, Session, pause};
 use crate::statements::{self, ClaimParams};
 
 /// The state that all operations share, besides a session.
@@ -135,11 +135,11 @@ impl Operations {
             let change = Change {
                 filter: statements::key_filter(params.request.key()),
                 update: statements::claim(params, &failure),
-                upsert: true,
+                form: Form::Upsert,
             };
             let key = params.request.key();
             let changed = match self
-                .write_document(session, &self.records, key, change)
+                .write_document(session, &self.records, key, change, Some(params))
                 .await
             {
                 Ok(changed) => changed,
@@ -236,7 +236,8 @@ impl Operations {
         Ok(found.into_iter().next().map(Row::new))
     }
 
-    /// Seals or releases.
+    /// Seals or releases. A retention that is shorter than the members' confirmation may end before
+    /// the server answers; the result is `ClaimLost` then.
     pub(crate) async fn finish(
         &self,
         session: &mut Session<'_>,
@@ -249,7 +250,7 @@ impl Operations {
                 true => statements::release(),
                 false => statements::seal(result.state(), result.bytes(), result.retention()),
             };
-            if self.update_held(session, claim, update).await?.is_some() {
+            if self.write_held(session, claim, update).await? {
                 return Ok(());
             }
             let Some(mut row) = self.owned(session, claim).await? else {
@@ -274,35 +275,53 @@ impl Operations {
         Err(changed_too_often())
     }
 
-    /// Updates the document if the claim is held, and returns it as it is then.
-    pub(crate) async fn update_held(
+    /// Updates the document if the claim is held; returns whether it was.
+    ///
+    /// The driver does not repeat this command, so it is sent again after an error that leaves its
+    /// effect open. If it had taken effect, a checkpoint is written again, and an end finds no held
+    /// claim: the caller then finds its own result in the record.
+    pub(crate) async fn write_held(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
         update: Vec<Document>,
-    ) -> Result<Option<Row>> {
-        let filter = statements::held_filter(claim);
-        self.update_one(session, claim.key(), filter, update).await
+    ) -> Result<bool> {
+        let mut sent = Access::Read;
+        loop {
+            let change = Change {
+                filter: statements::held_filter(claim),
+                update: update.clone(),
+                form: Form::Count,
+            };
+            let written = self.update_one(session, claim.key(), change).await;
+            match written {
+                Ok(row) => return Ok(row.is_some()),
+                Err(error)
+                    if sent == Access::Read
+                        && error.kind() == ErrorKind::Unavailable
+                        && error.effect() == Effect::Unknown
+                        && !session.is_in_transaction()
+                        && !session.is_over() =>
+                {
+                    sent = Access::Write;
+                }
+                Err(error) => return Err(since(error, sent)),
+            }
+        }
     }
 
-    /// Updates the document of this key if it matches, and returns it as it is then.
+    /// Updates the document of this key if it matches, and returns it in the form of the change.
     pub(crate) async fn update_one(
         &self,
         session: &mut Session<'_>,
         key: &Key,
-        filter: Document,
-        update: Vec<Document>,
+        change: Change,
     ) -> Result<Option<Row>> {
-        let change = Change {
-            filter,
-            update,
-            upsert: false,
-        };
         let mut tries = 0;
         while tries < MAX_RETRIES {
             let change = change.clone();
             match self
-                .write_document(session, &self.records, key, change)
+                .write_document(session, &self.records, key, change, None)
                 .await?
             {
                 Changed::Document(document) => return Ok(Some(Row::new(document))),
@@ -336,8 +355,12 @@ impl Operations {
         let lease = check::lease(lease)?;
         self.ready(session).await?;
         for _ in 0..MAX_RETRIES {
-            let update = statements::renew(lease);
-            if let Some(row) = self.update_held(session, claim, update).await? {
+            let change = Change {
+                filter: statements::held_filter(claim),
+                update: statements::renew(lease),
+                form: Form::Return,
+            };
+            if let Some(row) = self.update_one(session, claim.key(), change).await? {
                 return renewed(claim, &row);
             }
             if let Some(lost) = self.not_held(session, claim).await? {

@@ -1,7 +1,5 @@
 //! From a document to a record.
 
-use std::time::Duration;
-
 use idem_core::admin::{RecordSummary, SummaryState};
 use idem_core::backend::{LISTED_RESULT_BYTES, StoredRecord};
 use idem_core::{
@@ -164,28 +162,18 @@ impl Row {
     /// Returns the outcome of a claim in a batch, from the record that a read found after it; `None`
     /// where the claim has to be sent by itself.
     ///
-    /// The record in flight with this attempt's id proves the claim. If it is older than the batch,
-    /// it is of an earlier call of the attempt, and only the update of a single claim gives it a new
-    /// lease.
-    pub(crate) fn decided_since(
-        self,
-        begun: Duration,
-        params: &ClaimParams<'_>,
-    ) -> Result<Option<ClaimOutcome>> {
+    /// The record in flight with the id of this call proves the claim. Only the update of a single
+    /// claim gives one of an earlier call of the attempt a new lease.
+    pub(crate) fn decided_by_batch(self, params: &ClaimParams<'_>) -> Result<Option<ClaimOutcome>> {
         if self.is_held_against(params)? {
             return self.loses(params).map(Some);
         }
-        let request = params.request;
-        if !self.is_held()? || self.bytes("attempt_id")? != request.attempt().as_bytes() {
+        if !self.is_held()? || self.0.get_object_id("call").ok() != Some(params.call) {
             return Ok(None);
         }
         // The end of the lease shows the clock of the update, in whole milliseconds as every clock.
         let claimed_at = self.number("lease_ends_at")? - params.lease;
-        let age = Duration::from_micros((self.number("now")? - claimed_at).unsigned_abs());
-        if age > begun + Duration::from_millis(1) {
-            return Ok(None);
-        }
-        let claim = self.stored(None, claimed_at)?.claim(request);
+        let claim = self.stored(None, claimed_at)?.claim(params.request);
         Ok(Some(ClaimOutcome::Acquired(claim)))
     }
 

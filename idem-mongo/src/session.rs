@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use idem_core::{Effect, Error, ErrorKind, Result};
-use mongodb::bson::{Document, doc, serialize_to_bson};
-use mongodb::error::Error as MongoError;
+use mongodb::bson::{Bson, Document, deserialize_from_document, doc, serialize_to_bson};
+use mongodb::error::{Error as MongoError, ErrorKind as MongoKind, WriteFailure};
 use mongodb::options::{FindOneAndUpdateOptions, ReturnDocument};
 use mongodb::{ClientSession, Collection};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
@@ -24,6 +25,9 @@ pub(crate) const MAX_RETRIES: u32 = 16;
 /// The longest pause before the last retry; the first is a sixteenth of it.
 const MAX_PAUSE: Duration = Duration::from_millis(32);
 
+/// A statement in a task of its own.
+pub(crate) type Task<T> = JoinHandle<Result<T, MongoError>>;
+
 /// Runs the statements of one operation, all within its time limit.
 #[derive(Debug)]
 pub(crate) struct Session<'s> {
@@ -37,14 +41,26 @@ pub(crate) struct Session<'s> {
 pub(crate) struct Change {
     pub(crate) filter: Document,
     pub(crate) update: Vec<Document>,
-    /// Whether a document is inserted when the filter finds none.
-    pub(crate) upsert: bool,
+    pub(crate) form: Form,
+}
+
+/// The command of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `findAndModify`, which inserts a document when the filter finds none.
+    Upsert,
+    /// `findAndModify`, for the document as it is then. So that the driver can repeat the command,
+    /// the server writes an image of the document, too.
+    Return,
+    /// `update`, outside a transaction: its answer is a count. The driver has no time limit for its
+    /// own `update`, so the command is sent as it is, and the driver does not repeat it.
+    Count,
 }
 
 /// The result of an update of one document by its key.
 #[derive(Debug)]
 pub(crate) enum Changed {
-    /// The document after the update.
+    /// The document after the update; empty for [`Form::Count`].
     Document(Document),
     /// The server answered without a document: the filter found none. No `mongod` answers so after
     /// an upsert, but compatible servers do when a claim loses a race, so the effect is unknown
@@ -158,20 +174,14 @@ impl<'s> Session<'s> {
             Some(session) => {
                 let changing = collection
                     .find_one_and_update(change.filter, change.update)
-                    .with_options(options(change.upsert, None))
+                    .with_options(options(change.form, None))
                     .session(&mut **session)
                     .into_future();
                 in_time(self.deadline, self.timeout, Access::Write, changing).await?
             }
             None => {
-                let collection = collection.clone();
-                self.by_itself(Access::Write, async move {
-                    let changing = collection.find_one_and_update(change.filter, change.update);
-                    changing
-                        .with_options(options(change.upsert, Some(left)))
-                        .await
-                })
-                .await?
+                let sent = send(collection.clone(), change, left, None);
+                self.by_itself(Access::Write, sent).await?
             }
         };
         match changed {
@@ -180,62 +190,46 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Updates as [`change`](Self::change) does, in a session of the store's own, outside a
-    /// transaction. The server ends the update after `within`.
-    pub(crate) async fn try_change(
+    /// Begins to update as [`change`](Self::change) does, in a session of the store's own, outside a
+    /// transaction. The server ends the update after `within`, except one of a fresh key: see
+    /// [`crate::locked`].
+    pub(crate) fn try_change(
         &self,
         collection: &Collection<Document>,
         change: Change,
         within: Duration,
         mut own: ClientSession,
-    ) -> Result<(ClientSession, Tried)> {
+    ) -> Task<(ClientSession, Result<Tried>)> {
         let (collection, left) = (collection.clone(), self.left());
         let is_bounded = within < left;
-        let tried = self.by_itself(Access::Write, async move {
-            let changing = collection
-                .find_one_and_update(change.filter, change.update)
-                .with_options(options(change.upsert, Some(within.min(left))))
-                .session(&mut own)
-                .await;
-            Ok((own, changing))
-        });
-        let (own, changed) = match tried.await? {
-            Ok(done) => done,
-            Err(error) => return Err(classify(error, Access::Write)),
-        };
-        let tried = match changed {
-            Err(error) if is_bounded && is_out_of_time(&error) => Tried::OutOfTime,
-            Err(error) if is_bounded && is_unconfirmed(&error) => Tried::Unconfirmed,
-            changed => Tried::Changed(into_changed(changed)?),
-        };
-        Ok((own, tried))
+        tokio::spawn(async move {
+            let tried = match send(collection, change, within.min(left), Some(&mut own)).await {
+                Err(error) if is_bounded && is_out_of_time(&error) => Ok(Tried::OutOfTime),
+                Err(error) if is_bounded && is_unconfirmed(&error) => Ok(Tried::Unconfirmed),
+                changed => into_changed(changed).map(Tried::Changed),
+            };
+            Ok((own, tried))
+        })
     }
 
-    /// Runs an `update` command with these statements, which the server ends after `within`. A
-    /// statement that fails keeps no other from being done. The driver does not repeat the command.
-    pub(crate) async fn update_many(
+    /// Begins an `update` command with these statements, which the server ends after `within`, except
+    /// as for [`try_change`](Self::try_change). A statement that fails keeps no other from being
+    /// done. The driver does not repeat the command.
+    pub(crate) fn update_many(
         &self,
         collection: &Collection<Document>,
         updates: Vec<Document>,
         within: Duration,
-    ) -> Result<Batched> {
-        let mut command =
-            doc! { "update": collection.name(), "updates": updates, "ordered": false };
-        let within = within.min(self.left()).as_millis();
-        command.insert("maxTimeMS", i64::try_from(within).unwrap_or(i64::MAX));
-        if let Some(concern) = collection.write_concern() {
-            let concern = serialize_to_bson(concern);
-            let concern = concern.map_err(|error| classify(error.into(), Access::Read))?;
-            command.insert("writeConcern", concern);
-        }
-        let database = collection.client().database(&collection.namespace().db);
-        let done = async move { database.run_command(command).await };
-        match self.by_itself(Access::Write, done).await? {
-            Ok(answer) if is_unconfirmed_answer(&answer) => Ok(Batched::Unconfirmed),
-            Ok(_) => Ok(Batched::Done),
-            Err(error) if is_out_of_time(&error) => Ok(Batched::OutOfTime),
-            Err(error) => Err(classify(error, Access::Write)),
-        }
+    ) -> Task<Batched> {
+        let (collection, within) = (collection.clone(), within.min(self.left()));
+        tokio::spawn(async move {
+            match update(&collection, updates, within).await {
+                Ok(answer) if is_unconfirmed_answer(&answer) => Ok(Batched::Unconfirmed),
+                Ok(_) => Ok(Batched::Done),
+                Err(error) if is_out_of_time(&error) => Ok(Batched::OutOfTime),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     pub(crate) fn is_in_transaction(&self) -> bool {
@@ -267,19 +261,30 @@ impl<'s> Session<'s> {
         sent: Access,
         statement: impl Future<Output = Result<T, MongoError>> + Send + 'static,
     ) -> Result<Result<T, MongoError>> {
-        let task = tokio::spawn(statement);
-        match timeout_at(self.deadline, task).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(failed)) => {
-                let failed = Error::new(
-                    ErrorKind::Other,
-                    effect(sent),
-                    "the driver's task ended early",
-                )
-                .with_source(failed);
-                Err(failed)
+        let mut task = tokio::spawn(statement);
+        loop {
+            if let Some(done) = self.answer(sent, &mut task, self.timeout).await? {
+                return Ok(done);
             }
-            Err(_) => Err(sent.timed_out(self.timeout)),
+        }
+    }
+
+    /// Waits for such a task, at most for this time; `None` when that is over.
+    pub(crate) async fn answer<T>(
+        &self,
+        sent: Access,
+        task: &mut Task<T>,
+        at_most: Duration,
+    ) -> Result<Option<Result<T, MongoError>>> {
+        let until = self.deadline.min(Instant::now() + at_most);
+        match timeout_at(until, task).await {
+            Ok(Ok(done)) => Ok(Some(done)),
+            Ok(Err(failed)) => {
+                let message = "the driver's task ended early";
+                Err(Error::new(ErrorKind::Other, effect(sent), message).with_source(failed))
+            }
+            Err(_) if self.is_over() => Err(sent.timed_out(self.timeout)),
+            Err(_) => Ok(None),
         }
     }
 
@@ -293,6 +298,10 @@ impl<'s> Session<'s> {
         answer.map_err(|_| sent.timed_out(self.timeout))
     }
 
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
     /// Returns the remaining time of the operation, for the server; never zero, which would mean no
     /// limit.
     pub(crate) fn left(&self) -> Duration {
@@ -302,9 +311,65 @@ impl<'s> Session<'s> {
     }
 }
 
-fn options(upsert: bool, within: Option<Duration>) -> FindOneAndUpdateOptions {
+/// Sends an update of one document, outside a transaction.
+async fn send(
+    collection: Collection<Document>,
+    change: Change,
+    within: Duration,
+    own: Option<&mut ClientSession>,
+) -> Result<Option<Document>, MongoError> {
+    if change.form == Form::Count {
+        let updates = vec![doc! { "q": change.filter, "u": change.update }];
+        return counted(update(&collection, updates, within).await?);
+    }
+    let changing = collection
+        .find_one_and_update(change.filter, change.update)
+        .with_options(options(change.form, Some(within)));
+    match own {
+        Some(own) => changing.session(own).await,
+        None => changing.await,
+    }
+}
+
+/// Sends an `update` command, which the driver does not repeat.
+async fn update(
+    collection: &Collection<Document>,
+    updates: Vec<Document>,
+    within: Duration,
+) -> Result<Document, MongoError> {
+    let mut command = doc! { "update": collection.name(), "updates": updates, "ordered": false };
+    let within = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
+    command.insert("maxTimeMS", within);
+    if let Some(concern) = collection.write_concern() {
+        command.insert("writeConcern", serialize_to_bson(concern)?);
+    }
+    let database = collection.client().database(&collection.namespace().db);
+    database.run_command(command).await
+}
+
+/// Reads the answer to an update of one document as the driver reads that of its own: `None` when
+/// the filter found no document.
+fn counted(mut answer: Document) -> Result<Option<Document>, MongoError> {
+    if let Some(Bson::Array(errors)) = answer.remove("writeErrors")
+        && let Some(Bson::Document(error)) = errors.into_iter().next()
+    {
+        let error = WriteFailure::WriteError(deserialize_from_document(error)?);
+        return Err(MongoKind::Write(error).into());
+    }
+    if let Some(Bson::Document(error)) = answer.remove("writeConcernError") {
+        let error = WriteFailure::WriteConcernError(deserialize_from_document(error)?);
+        return Err(MongoKind::Write(error).into());
+    }
+    let is_none = matches!(
+        answer.get("n"),
+        None | Some(Bson::Int32(0) | Bson::Int64(0))
+    );
+    Ok((!is_none).then(Document::new))
+}
+
+fn options(form: Form, within: Option<Duration>) -> FindOneAndUpdateOptions {
     FindOneAndUpdateOptions::builder()
-        .upsert(upsert)
+        .upsert(form == Form::Upsert)
         .return_document(ReturnDocument::After)
         .projection(doc! { "result": 0, "checkpoint": 0 })
         .max_time(within)

@@ -20,6 +20,7 @@
 use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::{FinalResult, StoredRecord};
 use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, FencingToken, Key, StalePolicy};
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, bson, doc};
 
@@ -179,6 +180,9 @@ pub(crate) struct ClaimParams<'r> {
     pub(crate) request: &'r ClaimRequest,
     pub(crate) fingerprint: Bson,
     pub(crate) lease: i64,
+    /// The id of this call in the records that it writes. It distinguishes them from those of
+    /// other calls of the same attempt.
+    pub(crate) call: ObjectId,
     attempt: Bson,
     kept: i64,
     metadata: Option<String>,
@@ -190,6 +194,7 @@ impl<'r> ClaimParams<'r> {
             request,
             fingerprint: binary(&request.fingerprint().to_bytes()),
             lease: checked.lease,
+            call: ObjectId::new(),
             attempt: binary(request.attempt().as_bytes()),
             kept: checked.lease + checked.retention,
             metadata: checked.metadata,
@@ -235,6 +240,29 @@ pub(crate) fn claim_fresh(params: &ClaimParams<'_>) -> Document {
     }
 }
 
+/// Returns the updates, as parts of a command, that take back a claim that the server has written
+/// after this call returned an error: a fresh key is free again, and any other record's lease ends,
+/// so that its checkpoint stays.
+///
+/// They find only what this call has acquired. A later call of the attempt that has got the claim
+/// back has written its own id, and its time.
+pub(crate) fn take_back(params: &ClaimParams<'_>) -> [Document; 2] {
+    let written = |attempts: Bson| {
+        doc! {
+            "_id": params.request.key().path(),
+            "call": params.call,
+            "state": StoredRecord::IN_FLIGHT,
+            "renewed_at": { "$exists": false },
+            "attempts": attempts,
+        }
+    };
+    let ended = vec![doc! { "$set": { "lease_ends_at": clock() } }];
+    [
+        doc! { "q": written(1_i64.into()), "u": release() },
+        doc! { "q": written(bson!({ "$gt": 1_i64 })), "u": ended },
+    ]
+}
+
 /// Returns the decision in one word: rows C1 to C9, in their order.
 fn decision(params: &ClaimParams<'_>) -> Bson {
     let is = |state: i64| bson!({ "$eq": ["$state", state] });
@@ -250,6 +278,16 @@ fn decision(params: &ClaimParams<'_>) -> Bson {
         is(StoredRecord::IN_FLIGHT),
         { "$eq": ["$attempt_id", params.attempt.clone()] },
     ] });
+    // A repeated command of one call leaves the claim as the first one has written it. A command
+    // that the server does after a later call's (see `crate::locked`) takes no time from it.
+    let is_later = bson!({ "$or": [
+        { "$and": [
+            { "$eq": ["$call", params.call] },
+            { "$gt": ["$lease_ends_at", "$$clock"] },
+        ] },
+        { "$gt": [{ "$ifNull": ["$renewed_at", "$token"] }, "$$clock"] },
+    ] });
+    let stands = bson!({ "$and": [own.clone(), is_later] });
     let retried = bson!({ "$and": [
         is(StoredRecord::FAILED),
         params.request.on_failed() == FailedPolicy::Retry,
@@ -259,6 +297,7 @@ fn decision(params: &ClaimParams<'_>) -> Bson {
             { "case": is_spent(), "then": "lost" },
             { "case": { "$not": [is_live()] }, "then": "fresh" },
             { "case": { "$ne": ["$fingerprint", params.fingerprint.clone()] }, "then": "lost" },
+            { "case": stands, "then": "lost" },
             { "case": own, "then": "own" },
             { "case": { "$and": [stale.clone(), both_take_over] }, "then": "again" },
             { "case": stale, "then": "abandoned" },
@@ -307,6 +346,11 @@ fn acquired(params: &ClaimParams<'_>) -> Bson {
         "checkpoint",
         doc! { "$cond": [keeps_checkpoint, "$checkpoint", "$$REMOVE"] },
     );
+    let is_own = bson!({ "$eq": ["$$decision", "own"] });
+    record.insert(
+        "renewed_at",
+        doc! { "$cond": [is_own, "$$clock", "$$REMOVE"] },
+    );
     record.into()
 }
 
@@ -319,6 +363,7 @@ fn record(params: &ClaimParams<'_>, token: Bson, attempts: Bson, created_at: Bso
         "attempts": attempts,
         "fingerprint": params.fingerprint.clone(),
         "attempt_id": params.attempt.clone(),
+        "call": params.call,
         "created_at": created_at,
         "lease_ends_at": later(params.lease),
         "expires_at": later(params.kept),
@@ -359,7 +404,7 @@ fn failed_as_abandoned(failure: &[u8]) -> Bson {
 pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     vec![
         // This comes first, so that checkpoint and result are never both in the document.
-        doc! { "$unset": ["sweep_at", "checkpoint"] },
+        doc! { "$unset": ["sweep_at", "checkpoint", "call"] },
         doc! { "$set": {
             "state": state,
             "result": binary(result),
@@ -379,7 +424,7 @@ pub(crate) fn release() -> Vec<Document> {
             "expires_at": 0_i64,
             "purge_at": at_clock(purge_at(bson!(["$$clock", "$token"]))),
         } },
-        doc! { "$unset": ["sweep_at", "metadata", "checkpoint"] },
+        doc! { "$unset": ["sweep_at", "metadata", "checkpoint", "call"] },
     ]
 }
 

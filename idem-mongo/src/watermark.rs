@@ -6,12 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idem_core::backend::check;
 use idem_core::{Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, WatermarkStore};
-use mongodb::bson::Document;
 
 use crate::error::Access;
 use crate::operations::{Operations, since};
 use crate::row::Row;
-use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
+use crate::session::{Change, Changed, Form, MAX_RETRIES, Session, pause};
 use crate::statements;
 use crate::store::{MongoStore, at};
 
@@ -65,12 +64,22 @@ impl Operations {
         let mut sent = Access::Read;
         let mut tries = 1;
         while tries <= MAX_RETRIES {
-            if let Some(mark) = self.mark(session, source, sent).await?
-                && let Some(outcome) = raise.outcome(&mark)?
-            {
-                return Ok(outcome);
-            }
-            let raised = self.raise(session, source, update.clone()).await;
+            let form = match self.mark(session, source, sent).await? {
+                Some(mark) => {
+                    if let Some(outcome) = raise.outcome(&mark)? {
+                        return Ok(outcome);
+                    }
+                    Form::Return
+                }
+                None => Form::Upsert,
+            };
+            let change = Change {
+                filter: statements::key_filter(source),
+                update: update.clone(),
+                form,
+            };
+            let raised = self.write_document(session, &self.watermarks, source, change, None);
+            let raised = raised.await;
             let raised = raised.map_err(|error| since(error, sent))?;
             tries += u32::from(!matches!(raised, Changed::AfterAnother));
             match raised {
@@ -91,21 +100,6 @@ impl Operations {
         };
         let message = format!("the mark was raised {MAX_RETRIES} times meanwhile; ask again");
         Err(Error::new(ErrorKind::Contention, effect, message))
-    }
-
-    async fn raise(
-        &self,
-        session: &mut Session<'_>,
-        source: &Key,
-        update: Vec<Document>,
-    ) -> Result<Changed> {
-        let change = Change {
-            filter: statements::key_filter(source),
-            update,
-            upsert: true,
-        };
-        self.write_document(session, &self.watermarks, source, change)
-            .await
     }
 
     /// Returns the mark of the source, if it is live.

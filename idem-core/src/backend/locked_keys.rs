@@ -194,9 +194,10 @@ impl LockedKeys {
         self.0.is_locked(self.0.hash(key))
     }
 
-    /// Returns whether the key is locked, or was a moment ago: a batch with this key may have to
-    /// wait for the lock.
-    pub(crate) fn was_locked(&self, key: &Key) -> bool {
+    /// Returns whether the key is locked, or was a moment ago: a batch with this key, or the caller
+    /// that tries it again, may have to wait for the lock.
+    #[must_use]
+    pub fn was_locked(&self, key: &Key) -> bool {
         if !self.0.has_found.load(Ordering::Relaxed) {
             return false;
         }

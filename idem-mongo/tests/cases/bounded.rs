@@ -201,6 +201,8 @@ async fn no_operation_scans_the_collection(cx: &Context) -> CaseResult {
             "$db",
             "$clusterTime",
             "txnNumber",
+            "startTransaction",
+            "autocommit",
             "writeConcern",
             "readConcern",
         ] {

@@ -5,6 +5,7 @@ mod bounded;
 mod capabilities;
 mod concerns;
 mod failures;
+mod imitated;
 mod reads;
 mod schema;
 mod transactions;
@@ -42,6 +43,11 @@ pub(crate) const ALL: &[Case] = &[
     failures::A_SERVER_THAT_DOES_NOT_ANSWER_IS_UNAVAILABLE,
     failures::DROPPED_OPERATIONS_BREAK_NO_CONNECTION,
     failures::DEBUG_SHOWS_NO_PASSWORD,
+    imitated::THE_LAWS_HOLD_WHERE_NO_TIME_ENDS_AN_UPSERT,
+    imitated::A_CLAIM_THAT_THE_SERVER_DOES_LATE_IS_TAKEN_BACK,
+    imitated::AN_ADVANCE_BESIDE_THE_FIRST_ONE_IN_A_TRANSACTION_IS_ANSWERED,
+    imitated::THE_LAWS_HOLD_WHERE_MEMBERS_CONFIRM_SLOWLY,
+    imitated::A_STEP_WITHOUT_AN_ANSWER_IS_SENT_AGAIN,
     reads::DUPLICATES_LEAVE_NOTHING_IN_THE_LOG,
     reads::OF_A_STORM_ONE_WRITE_IS_LOGGED,
     reads::A_CLAIM_THAT_LOSES_WHERE_IT_WRITES_CHANGES_NOTHING,

@@ -1,14 +1,16 @@
 //! How the tests reach a MongoDB.
 
+mod imitated;
 pub(crate) mod standalone;
 mod watch;
 
+pub(crate) use imitated::Imitated;
 pub(crate) use watch::Watch;
 
 use std::ops::Deref;
 use std::time::Duration;
 
-use idem_conformance::{CaseError, Context, Missing, Profile};
+use idem_conformance::{CaseError, CaseResult, Context, Missing, Profile};
 use idem_core::BoxError;
 use idem_mongo::MongoStore;
 use idem_mongo::mongodb::bson::{Document, doc};
@@ -31,9 +33,18 @@ pub(crate) fn target() -> Result<Suite<Mongo>, Missing> {
         .transactions()
         .row_locks()
         .with_claims_that_ask_again()
+        .with_measured_lease()
         .with_clock_tick(Duration::from_millis(1));
     let MongoHarness(adapter) = MongoHarness::from_environment()?;
     Ok(Suite::new("mongo", adapter, profile))
+}
+
+/// Returns the same server as one that behaves otherwise, until the case ends.
+pub(crate) async fn imitated(imitated: Imitated) -> CaseResult<Mongo> {
+    let MongoHarness(adapter) = harness()?;
+    let server = adapter.address().ok_or("the URL has no address")?;
+    let proxied = adapter.through(imitated::start(server, imitated).await?);
+    Ok(proxied.ok_or("no proxy is possible")?)
 }
 
 /// The server of the cases of this crate.

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use idem_core::BoxError;
 use idem_mongo::mongodb::bson::{DateTime, Document, doc};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const HEADER_BYTES: usize = 16;
-const OP_MSG: i32 = 2013;
+pub(super) const OP_MSG: i32 = 2013;
 const OP_REPLY: i32 = 1;
 const OP_QUERY: i32 = 2004;
 
@@ -35,24 +35,32 @@ pub(crate) async fn start_without(refused: Refused) -> Result<SocketAddr, BoxErr
 /// Answers every other command with the greeting of a standalone server.
 async fn answer_all(mut stream: TcpStream, refused: Refused) -> Result<(), BoxError> {
     loop {
-        let mut header = [0; HEADER_BYTES];
-        stream.read_exact(&mut header).await?;
-        let number = |at: usize| -> Result<i32, BoxError> {
-            Ok(i32::from_le_bytes(header[at..at + 4].try_into()?))
-        };
-        let rest = usize::try_from(number(0)?)? - HEADER_BYTES;
-        let mut message = vec![0; rest];
-        stream.read_exact(&mut message).await?;
+        let request = read(&mut stream).await?;
         let (words, code, text) = refused;
-        let body = match Document::from_reader(&message[message.len().min(5)..]) {
+        let sections = &request[request.len().min(HEADER_BYTES + 5)..];
+        let body = match Document::from_reader(sections) {
             Ok(command) if code != 0 && command.to_string().contains(words) => {
                 doc! { "ok": 0.0, "code": code, "errmsg": text }
             }
             _ => greeting(),
         };
-        let answer = answer(number(4)?, number(12)?, &body)?;
+        let answer = answer(number(&request, 4)?, number(&request, 12)?, &body)?;
         stream.write_all(&answer).await?;
     }
+}
+
+/// Reads a message.
+pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Vec<u8>, BoxError> {
+    let mut message = vec![0; HEADER_BYTES];
+    from.read_exact(&mut message).await?;
+    message.resize(usize::try_from(number(&message, 0)?)?, 0);
+    from.read_exact(&mut message[HEADER_BYTES..]).await?;
+    Ok(message)
+}
+
+/// Returns the number at this place of a message.
+pub(super) fn number(message: &[u8], at: usize) -> Result<i32, BoxError> {
+    Ok(i32::from_le_bytes(message[at..at + 4].try_into()?))
 }
 
 /// Returns the message of an answer:
