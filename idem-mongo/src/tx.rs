@@ -29,7 +29,7 @@ use crate::store::{BACKEND, MongoStore};
 /// * Claim outside, and run only [`complete_in`](Self::complete_in) in the transaction that writes
 ///   the business documents. Other callers see the key in flight while the work runs.
 /// * Run both [`claim_in`](Self::claim_in) and `complete_in` in it. Other claims of the key get
-///   `Contention` within about 100 ms, or the outcome by the committed record. An abort leaves no
+///   `Contention` within about 0.3 s, or the outcome by the committed record. An abort leaves no
 ///   trace of the claim.
 ///
 /// Start a transaction on the session before the first of these calls; without one each statement

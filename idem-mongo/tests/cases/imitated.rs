@@ -45,8 +45,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// How long an answer may take beside an open transaction.
 const OPEN: Duration = Duration::from_secs(5);
 
-/// Runs cases of the suite, and `own` ones, on the imitated server.
-async fn hold(imitated: Imitated, names: &[&str], own: &[Case]) -> CaseResult {
+/// Runs cases of the suite, and `own` ones, on the imitated server. Calls of this case's own store
+/// show meanwhile that it does not stand still.
+async fn hold(cx: &Context, imitated: Imitated, names: &[&str], own: &[Case]) -> CaseResult {
     let adapter = support::imitated(imitated).await?;
     let mut profile = support::target()
         .map_err(|missing| CaseError::new(missing.to_string()))?
@@ -58,25 +59,34 @@ async fn hold(imitated: Imitated, names: &[&str], own: &[Case]) -> CaseResult {
     let named: Vec<_> = cases().filter(|case| names.contains(&case.name)).collect();
     assert_eq!(named.len(), names.len(), "cases of these names");
     for case in named.into_iter().chain(own) {
-        let cx = Context::new(Arc::clone(&suite) as Arc<dyn Harness>, 1).await?;
-        let held = (case.run)(&cx).await;
-        cx.destroy().await?;
+        let inner = Context::new(Arc::clone(&suite) as Arc<dyn Harness>, 1).await?;
+        let calls = async {
+            loop {
+                cx.store().get(&cx.key("alive")).await?;
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let held = tokio::select! {
+            held = (case.run)(&inner) => held,
+            failed = calls => failed,
+        };
+        inner.destroy().await?;
         held.map_err(|error| error.while_doing(case.name))?;
     }
     Ok(())
 }
 
-async fn the_laws_hold_where_no_time_ends_an_upsert(_: &Context) -> CaseResult {
+async fn the_laws_hold_where_no_time_ends_an_upsert(cx: &Context) -> CaseResult {
     let names = [
         "beside_an_open_transaction_there_is_no_second_winner",
         "a_claim_that_was_rolled_back_leaves_the_key_to_one_winner",
         "a_step_beside_the_claims_own_open_transaction_is_not_lost",
         "a_batch_with_a_locked_key_answers_the_others",
     ];
-    hold(Imitated::EndlessUpserts, &names, &[]).await
+    hold(cx, Imitated::EndlessUpserts, &names, &[]).await
 }
 
-async fn the_laws_hold_where_members_confirm_slowly(_: &Context) -> CaseResult {
+async fn the_laws_hold_where_members_confirm_slowly(cx: &Context) -> CaseResult {
     let names = [
         "the_same_attempt_gets_its_own_claim_back",
         "an_expired_record_conflicts_with_nobody",
@@ -84,7 +94,7 @@ async fn the_laws_hold_where_members_confirm_slowly(_: &Context) -> CaseResult {
         "a_completed_key_is_fresh_after_its_retention",
     ];
     let slow = Imitated::SlowMembers(Duration::from_millis(150));
-    hold(slow, &names, &[reads::OF_A_STORM_ONE_WRITE_IS_LOGGED]).await
+    hold(cx, slow, &names, &[reads::OF_A_STORM_ONE_WRITE_IS_LOGGED]).await
 }
 
 fn rival(request: &ClaimRequest) -> ClaimRequest {
