@@ -151,7 +151,7 @@
 //!
 //! | situation | answer | effect |
 //! | --- | --- | --- |
-//! | an open transaction holds the key, for more than [`MAX_LOCK_WAIT`](crate::backend::MAX_LOCK_WAIT) | `Contention`; for a claim also `InFlight`, if a committed record says so | none |
+//! | an open transaction holds the key, for more than [`MAX_LOCK_WAIT`](crate::backend::MAX_LOCK_WAIT) | `Contention`; for a claim also `InFlight`, if a committed record says so | none; unknown, if nothing ends the statement at the server |
 //! | a step beside the open transaction that made its claim | `Contention`, never `ClaimLost` | none |
 //! | deadlock, serialization failure, lock time-out | `Contention` | none, if the server rolled back |
 //! | the key changed between read and write, again and again | `Contention`, after some tries | none |
