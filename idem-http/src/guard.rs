@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderName, StatusCode};
 use idem_core::json::RawJson;
 use idem_core::{Idempotency, Key, Policy, Timestamp};
 
@@ -15,6 +15,9 @@ use crate::{
     HttpPolicy, IdempotencyLayer, KeyError, KeyedRequest, ProblemType, Requirement, ScopeError,
     media,
 };
+
+/// A proxy received the request before the handshake had ended. Any value means `1` (RFC 8470, 5.1).
+const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
 /// What the head of a request says about its key.
 pub(crate) enum Entry {
@@ -74,6 +77,9 @@ impl Known {
         found.key = policy.format.check(found.key).map_err(malformed)?;
         if policy.requirement == Requirement::Unsupported {
             return Err(unsupported());
+        }
+        if parts.headers.contains_key(EARLY_DATA) {
+            return Err(too_early());
         }
         let scope = layer.scope.scope(parts).map_err(unscoped)?;
         Ok(Self { found, scope })
@@ -234,6 +240,16 @@ fn unsupported() -> Problem {
         ProblemType::KeyUnsupported,
         "This operation does not support idempotency keys. Nothing was done; without a key it is handled, and a \
          retry is handled again.",
+    )
+}
+
+/// A key makes a copy harmless only while its record exists. Whoever recorded the bytes may send them
+/// after a release or the retention, so they "cannot be safely processed" (RFC 8470, 5.1).
+fn too_early() -> Problem {
+    Problem::new(
+        ProblemType::TooEarly,
+        "A request with a key cannot be handled in early data. Send it again after the handshake, unchanged and with \
+         the same key.",
     )
 }
 

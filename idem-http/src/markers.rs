@@ -1,4 +1,4 @@
-//! [`Markers`]: the headers by which a client tells a replay from a first answer.
+//! Names of headers, and [`Markers`]: those by which a client tells a replay from a first answer.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,16 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use idem_core::Timestamp;
 
 use crate::seal::Unstored;
-use crate::{FIRST_ANSWERED, IDEMPOTENT_REPLAYED};
+
+/// `Idempotency-Key`: the key, in a request.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// `Idempotent-Replayed: true`, in a response made for an earlier request.
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// `Idempotency-First-Answered`, in a replay: when the first response was stored, by the store's
+/// clock, as an HTTP date.
+pub const FIRST_ANSWERED: HeaderName = HeaderName::from_static("idempotency-first-answered");
 
 /// The headers that the layer adds to answers of requests with a key.
 ///

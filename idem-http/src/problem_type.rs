@@ -11,7 +11,8 @@ use http::StatusCode;
 /// | `urn:idem:problem:key-reused` | 422 | the key belongs to another request |
 /// | `urn:idem:problem:key-expired` | 410, 412 for an old first attempt | the answer is forgotten, and the request may have been handled: see [`with_tombstone`](crate::HttpPolicy::with_tombstone) and [`FirstSent`](crate::FirstSent) |
 /// | `urn:idem:problem:key-unsupported` | 501 | the route does not support keys, and the request has one |
-/// | `urn:idem:problem:request-in-flight` | 409, `Retry-After` | the first request is in progress (`Retry-After` is the end of its lease), or an open transaction holds the key for longer than the engine's policy waits; also on an open route |
+/// | `urn:idem:problem:request-in-flight` | 409, `Retry-After` | the first request is in progress (`Retry-After` grows with the age of the key), or an open transaction holds the key for longer than the engine's policy waits; also on an open route |
+/// | `urn:idem:problem:too-early` | 425, whatever the policy says | the request has a key and `Early-Data`: it may be repeated by others until the handshake has ended (RFC 8470) |
 /// | `urn:idem:problem:request-too-large` | 413 | the body is over the limit |
 /// | `urn:idem:problem:request-unreadable` | 400 | the body ended with an error |
 /// | `urn:idem:problem:scope-unknown` | 403, or 401 with a challenge | the request has no scope: the caller is not known |
@@ -44,6 +45,8 @@ pub enum ProblemType {
     /// The request with this key is in progress, or an open transaction holds the key: `409` with
     /// `Retry-After`.
     RequestInFlight,
+    /// A key came in the early data of a TLS connection (RFC 8470): `425`.
+    TooEarly,
     /// The request's body is over the limit: `413`.
     RequestTooLarge,
     /// The request's body ended with an error: `400`.
@@ -62,13 +65,14 @@ pub enum ProblemType {
 
 impl ProblemType {
     /// All types.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::KeyMissing,
         Self::KeyMalformed,
         Self::KeyReused,
         Self::KeyExpired,
         Self::KeyUnsupported,
         Self::RequestInFlight,
+        Self::TooEarly,
         Self::RequestTooLarge,
         Self::RequestUnreadable,
         Self::ScopeUnknown,
@@ -88,6 +92,7 @@ impl ProblemType {
             Self::KeyExpired => "urn:idem:problem:key-expired",
             Self::KeyUnsupported => "urn:idem:problem:key-unsupported",
             Self::RequestInFlight => "urn:idem:problem:request-in-flight",
+            Self::TooEarly => "urn:idem:problem:too-early",
             Self::RequestTooLarge => "urn:idem:problem:request-too-large",
             Self::RequestUnreadable => "urn:idem:problem:request-unreadable",
             Self::ScopeUnknown => "urn:idem:problem:scope-unknown",
@@ -107,6 +112,7 @@ impl ProblemType {
             }
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RequestInFlight => StatusCode::CONFLICT,
+            Self::TooEarly => StatusCode::TOO_EARLY,
             Self::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ScopeUnknown => StatusCode::FORBIDDEN,
             Self::ResponseNotStored | Self::KeyExpired => StatusCode::GONE,
@@ -126,6 +132,7 @@ impl ProblemType {
             Self::KeyExpired => "Idempotency-Key has expired",
             Self::KeyUnsupported => "Idempotency-Key is not supported",
             Self::RequestInFlight => "A request is outstanding for this Idempotency-Key",
+            Self::TooEarly => "The request came too early",
             Self::RequestTooLarge => "The request is too large",
             Self::RequestUnreadable => "The request could not be read",
             Self::ScopeUnknown => "The caller is not known",

@@ -101,6 +101,10 @@ impl Problem {
             Some(words) => words(&refusal),
             None => refusal.problem_json(),
         };
+        if self.kind == ProblemType::TooEarly {
+            // The client's TLS reads the status, and sends the request again (RFC 8470, 5.2).
+            *response.status_mut() = StatusCode::TOO_EARLY;
+        }
         let sent = request.and_then(KeyedRequest::key);
         policy.markers.mark_refused(response.headers_mut(), sent);
         response.extensions_mut().insert(self.kind);

@@ -11,10 +11,20 @@ use idem_core::{ErrorPolicy, Limits, Policy, Response as Stored};
 
 use crate::body::Collected;
 use crate::json_rpc::answer_in;
-use crate::{Body, Call, HttpPolicy, NotStored, media};
+use crate::{Body, Call, HttpPolicy, media};
 
 /// The one header of a record whose response was not stored. No response has a header of this name.
 const MARKER: &str = ":idem-http";
+
+/// In the extensions of a response, makes it pass through: the layer does not read or store it, and
+/// the key is free again at once. With axum, answer `(Extension(NotStored), body)`.
+///
+/// Use it for streams that the layer does not recognize by their media type, and for responses that
+/// must not be in the store. The layer recognizes `text/event-stream`, `application/x-ndjson`,
+/// `application/ndjson`, `application/jsonl`, `application/json-seq`, `multipart/x-mixed-replace`
+/// and `application/grpc…`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct NotStored;
 
 /// A response, and the decision about it.
 pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {

@@ -31,6 +31,9 @@ pub enum KeyError {
     /// The header occurs more than once.
     #[error("the header occurs more than once; send exactly one key")]
     Repeated,
+    /// The header's name has underscores in place of hyphens, which other readers take for the key.
+    #[error("the name of the header has underscores; send it with hyphens")]
+    Underscores,
     /// The header is empty.
     #[error("the key is empty; it needs 1 to 255 characters")]
     Empty,
@@ -114,6 +117,17 @@ impl IdempotencyKey {
         name: &HeaderName,
         form: KeyForm,
     ) -> Result<Option<Self>, KeyError> {
+        // CGI reads both as one (RFC 3875, 4.1.18), so a client of such a server may send it.
+        let has_underscores = |found: &HeaderName| {
+            let hyphens = found.as_str().bytes().map(|byte| match byte {
+                b'_' => b'-',
+                byte => byte,
+            });
+            found != name && hyphens.eq(name.as_str().bytes())
+        };
+        if headers.keys().any(has_underscores) {
+            return Err(KeyError::Underscores);
+        }
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {
             (None, _) => Ok(None),

@@ -1,5 +1,7 @@
 //! What the clients of public protocols send, and what they need.
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use http::{HeaderName, StatusCode};
 use idem_http::{HttpPolicy, KeySource, ProblemType, presets};
@@ -137,11 +139,8 @@ async fn mcps_clients_can_set_the_key_in_the_calls_meta() {
 /// Clients take `409` for a commit that failed, and delete its files.
 #[tokio::test]
 async fn a_commit_of_iceberg_in_flight_is_503_and_never_409() {
-    static GATE: Semaphore = Semaphore::const_new(0);
-    let app = App::new(layer(presets::iceberg()), |_| async {
-        let _ = GATE.acquire().await;
-        "done"
-    });
+    let gate = Arc::new(Semaphore::new(0));
+    let app = App::gated(layer(presets::iceberg()), &gate);
     let first = tokio::spawn({
         let app = app.clone();
         async move { app.send(post(ID, "{}")).await }
@@ -150,7 +149,7 @@ async fn a_commit_of_iceberg_in_flight_is_503_and_never_409() {
     let answer = app.send(post(ID, "{}")).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(answer.header("retry-after"), Some("1"));
-    GATE.add_permits(1);
+    gate.add_permits(1);
     assert_eq!(first.await.unwrap().text(), "done");
 }
 

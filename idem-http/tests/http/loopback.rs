@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use crate::support::{Answer, App, layer, post, until};
 
 /// Opens a connection and sends the head of a keyed request.
-async fn connect(address: SocketAddr, more: &str) -> TcpStream {
+pub(crate) async fn connect(address: SocketAddr, more: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(
         "POST /orders HTTP/1.1\r\nhost: a\r\nx-account: a\r\ncontent-type: application/json\r\n\
@@ -45,14 +45,7 @@ impl Drop for Dropped {
 #[tokio::test]
 async fn a_client_that_disconnects_mid_way_finds_the_answer_on_retry() {
     let gate = Arc::new(Semaphore::new(0));
-    let waits = Arc::clone(&gate);
-    let mut app = App::new(layer(HttpPolicy::ietf()), move |_| {
-        let gate = Arc::clone(&waits);
-        async move {
-            gate.acquire().await.unwrap().forget();
-            "done"
-        }
-    });
+    let mut app = App::gated(layer(HttpPolicy::ietf()), &gate);
     let is_dropped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_dropped);
     app.router = app

@@ -20,6 +20,7 @@ mod loopback;
 mod passing;
 mod policies;
 mod presets;
+mod proxies;
 mod raw;
 mod replays;
 mod routes;

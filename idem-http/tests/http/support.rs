@@ -12,6 +12,7 @@ use axum::extract::Request;
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use http::{HeaderName, StatusCode};
 use idem_http::IdempotencyLayer;
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 pub(crate) use crate::shared::*;
@@ -58,6 +59,18 @@ impl App {
         Self::new(layer, move |_| {
             let number = number.fetch_add(1, Ordering::SeqCst) + 1;
             async move { (StatusCode::CREATED, format!("run {number}")) }
+        })
+    }
+
+    /// Answers `done` as soon as this lets it.
+    pub(crate) fn gated(layer: IdempotencyLayer, gate: &Arc<Semaphore>) -> Self {
+        let gate = Arc::clone(gate);
+        Self::new(layer, move |_| {
+            let gate = Arc::clone(&gate);
+            async move {
+                gate.acquire().await.unwrap().forget();
+                "done"
+            }
         })
     }
 
