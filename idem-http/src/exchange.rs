@@ -110,9 +110,8 @@ where
     let (request, fingerprint) = fingerprinted(&guard.policy, request).await;
     guard.document = kept::document(&guard.policy, &request.parts().headers, request.body());
     let guard = &guard;
-    let limits = guard.idempotency.store().limits();
     let (request, message) = request.into_request::<B>();
-    let judge = Judge::new(&guard.policy, &guard.engine, limits, message.call.as_ref());
+    let judge = Judge::new(guard, message.call.as_ref());
     let mut call_once = Some((service, request));
     let mut live = None;
     let (slot, call_slot) = (&mut live, &mut call_once);
@@ -133,11 +132,7 @@ where
                 *slot = Some(response);
                 Ok(stored)
             }
-            Judged::Released(mut response, why) => {
-                let markers = &guard.policy.markers;
-                markers.mark_unstored(response.headers_mut(), why);
-                Err(Unkept::Response(response))
-            }
+            Judged::Released(response) => Err(Unkept::Response(response)),
         }
     };
     let running = guard

@@ -7,9 +7,10 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as HttpBody;
 use idem_core::backend::check;
 use idem_core::json::RawJson;
-use idem_core::{ErrorPolicy, Limits, Policy, Response as Stored};
+use idem_core::{ErrorPolicy, Limits, Response as Stored};
 
 use crate::body::Collected;
+use crate::guard::Guard;
 use crate::json_rpc::answer_in;
 use crate::{Body, Call, HttpPolicy, media};
 
@@ -31,7 +32,7 @@ pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {
     /// Store this for later callers.
     StoredResult(Stored, Response<Body<B>>),
     /// The key is free again.
-    Released(Response<Body<B>>, Unstored),
+    Released(Response<Body<B>>),
 }
 
 /// Why an answer is not stored.
@@ -82,6 +83,7 @@ impl Unstored {
 
 /// The rules that decide about a response.
 pub(crate) struct Judge<'a> {
+    guard: &'a Guard,
     http: &'a HttpPolicy,
     records_errors: bool,
     limits: Limits,
@@ -90,16 +92,13 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(
-        http: &'a HttpPolicy,
-        engine: &Policy,
-        limits: Limits,
-        call: Option<&'a Call>,
-    ) -> Self {
-        let own = engine.max_result_bytes().unwrap_or(usize::MAX);
+    pub(crate) fn new(guard: &'a Guard, call: Option<&'a Call>) -> Self {
+        let limits = guard.idempotency.store().limits();
+        let own = guard.engine.max_result_bytes().unwrap_or(usize::MAX);
         Self {
-            http,
-            records_errors: engine.on_error() == ErrorPolicy::Record,
+            guard,
+            http: &guard.policy,
+            records_errors: guard.engine.on_error() == ErrorPolicy::Record,
             limits: limits.with_max_result_bytes(limits.max_result_bytes.min(own)),
             call,
         }
@@ -134,33 +133,49 @@ impl<'a> Judge<'a> {
                     None => Some(answer),
                 };
                 let stored = stored.filter(|answer| self.is_outcome(answer));
-                let response = Response::from_parts(parts, body);
-                match stored {
-                    Some(answer) => Judged::StoredResult(self.stored(answer), response),
-                    None => self.unstored(response, Unstored::Content),
-                }
+                let mut response = Response::from_parts(parts, body);
+                let Some(answer) = stored else {
+                    return self.unstored(response, Unstored::Content);
+                };
+                let stored = self.stored(answer).unwrap_or_else(|| {
+                    self.report(&mut response, Unstored::TooLarge);
+                    marker()
+                });
+                Judged::StoredResult(stored, response)
             }
             Collected::Over(body) => {
-                Unstored::TooLarge.log();
-                Judged::StoredResult(marker(), Response::from_parts(parts, body))
+                let mut response = Response::from_parts(parts, body);
+                self.report(&mut response, Unstored::TooLarge);
+                Judged::StoredResult(marker(), response)
             }
             Collected::Broken(body) => {
-                Unstored::Broken.log();
-                Judged::Released(Response::from_parts(parts, body), Unstored::Broken)
+                let mut response = Response::from_parts(parts, body);
+                self.report(&mut response, Unstored::Broken);
+                Judged::Released(response)
             }
         }
+    }
+
+    /// Logs, counts and marks an answer that is not stored.
+    fn report<B: HttpBody<Data = Bytes>>(&self, response: &mut Response<Body<B>>, why: Unstored) {
+        why.log();
+        let Guard {
+            idempotency, key, ..
+        } = self.guard;
+        idempotency.note_unstored(key, why.name());
+        self.http.markers.mark_unstored(response.headers_mut(), why);
     }
 
     /// Decides about the key of an answer that is not stored.
     fn unstored<B: HttpBody<Data = Bytes>>(
         &self,
-        response: Response<Body<B>>,
+        mut response: Response<Body<B>>,
         why: Unstored,
     ) -> Judged<B> {
-        why.log();
+        self.report(&mut response, why);
         match self.records_errors {
             true => Judged::StoredResult(marker(), response),
-            false => Judged::Released(response, why),
+            false => Judged::Released(response),
         }
     }
 
@@ -187,20 +202,15 @@ impl<'a> Judge<'a> {
         self.records_errors || (is_kept.is_none_or(|is_kept| is_kept(answer)) && !is_open())
     }
 
-    /// Returns the stored form; the marker if the headers make it too large.
-    fn stored(&self, answer: Response<Bytes>) -> Stored {
+    /// Returns the stored form; `None` if the headers make it too large.
+    fn stored(&self, answer: Response<Bytes>) -> Option<Stored> {
         let (parts, body) = answer.into_parts();
         let mut stored = Stored::new(parts.status.as_u16(), body);
         for (name, value) in self.http.replayed.stored(&parts.headers) {
             stored = stored.with_header(name, value);
         }
-        match check::response_fits(&stored, &self.limits) {
-            Ok(_) => stored,
-            Err(_) => {
-                Unstored::TooLarge.log();
-                marker()
-            }
-        }
+        let fits = check::response_fits(&stored, &self.limits).is_ok();
+        fits.then_some(stored)
     }
 }
 

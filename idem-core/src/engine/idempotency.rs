@@ -80,6 +80,14 @@ impl Idempotency {
         &*self.shared.store
     }
 
+    /// Reports to the observers that an answer is not stored, with the reason as one word. Edges
+    /// call it for answers that they release or replace by a marker.
+    pub fn note_unstored(&self, key: &Key, reason: &'static str) {
+        for observer in &*self.shared.observers {
+            observer.unstored(key, reason);
+        }
+    }
+
     /// Runs the work unless it has run for this key before; then its result is replayed.
     ///
     /// Two requests are the same when their JSON is: see [`Fingerprint::of`].

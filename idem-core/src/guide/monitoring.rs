@@ -137,6 +137,7 @@
 //! | `idem_endings_total{ending="unsettled"}` | the store did not take a claim's last step: a result may not be stored, or a key stays held until its lease ends | look at the store; check the effect of those runs |
 //! | `idem_endings_total{ending="failed"}` for an operation that runs at most once | somebody has to find out whether the effect happened | work through the failures |
 //! | `idem_decisions_total{decision="takeover"}` rises | workers die in the middle of their work | look for crashes and kills |
+//! | `idem_unstored_total` rises for one operation | an edge does not store its answers, so retries run again | look at `reason`: a new status, a stream, a larger answer |
 //! | `idem_store_retries_total{kind="unavailable"}` rises | calls fail and are repeated | before `unknown` rises, look at the store |
 //! | `idem_store_retries_total{kind="contention"}` rises | transactions hold keys for long | make them shorter |
 //! | `idem_waiters` near 1,024 per process | further callers are refused | find the slow work; a shorter wait |

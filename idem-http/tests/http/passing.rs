@@ -1,12 +1,15 @@
 //! Responses that pass through.
 
+use std::sync::{Arc, Mutex};
+
 use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
-use idem_core::{Idempotency, MemoryStore, Policy};
+use idem_core::engine::observe::Observer;
+use idem_core::{Idempotency, Key, MemoryStore, Policy};
 use idem_http::{HttpPolicy, Markers, NotStored, ProblemType};
 
 use crate::support::{App, layer, layer_on, post};
@@ -95,27 +98,53 @@ async fn no_store_is_stored_unless_the_policy_respects_it() {
     }
 }
 
+#[derive(Debug, Clone, Default)]
+struct Reasons(Arc<Mutex<Vec<&'static str>>>);
+
+impl Observer for Reasons {
+    fn unstored(&self, key: &Key, reason: &'static str) {
+        assert_eq!(key.id(), "a");
+        self.0.lock().unwrap().push(reason);
+    }
+}
+
+fn broken() -> Response {
+    Body::from_stream(stream::iter([Ok("part"), Err("broken")])).into_response()
+}
+
 #[tokio::test]
-async fn an_answer_that_is_not_stored_can_say_why() {
+async fn an_answer_that_is_not_stored_says_why_and_is_counted() {
     const WHY: HeaderName = HeaderName::from_static("idempotency-unstored");
     let unavailable = || StatusCode::SERVICE_UNAVAILABLE.into_response();
     type Handler = fn() -> Response;
-    let answers: [(Handler, &str); 6] = [
+    let answers: [(Handler, &str); 8] = [
         (no_store, "no-store"),
         (events, "stream"),
         (marked, "marked"),
         (switching, "upgrade"),
         (unavailable, "status"),
+        (broken, "broken"),
+        (
+            || {
+                "x".repeat(HttpPolicy::DEFAULT_MAX_RESPONSE_BYTES + 1)
+                    .into_response()
+            },
+            "too-large",
+        ),
         (|| "stored".into_response(), ""),
     ];
     for (answer, why) in answers {
         let policy = HttpPolicy::ietf()
             .with_respect_for_no_store()
             .with_markers(Markers::default().with_unstored(WHY));
-        let app = App::new(layer(policy), move |_| async move { answer() });
+        let reasons = Reasons::default();
+        let idempotency = Idempotency::new(MemoryStore::new()).with_observer(reasons.clone());
+        let layer = layer_on(idempotency).with_policy(policy);
+        let app = App::new(layer, move |_| async move { answer() });
         let response = send(&app).await;
         let said = response.headers().get(WHY).map(|why| why.to_str().unwrap());
         assert_eq!(said.unwrap_or_default(), why);
+        assert_eq!(reasons.0.lock().unwrap().join(","), why);
     }
 }
 

@@ -10,6 +10,8 @@ pub mod names {
     pub const FIRST_SEEN_TO_SEALED: &str = "idem_first_seen_to_sealed_seconds";
     /// Claims lost while their work ran.
     pub const LEASE_LOSSES: &str = "idem_lease_losses_total";
+    /// Answers that an edge did not store.
+    pub const UNSTORED: &str = "idem_unstored_total";
     /// Calls of the store that were repeated.
     pub const STORE_RETRIES: &str = "idem_store_retries_total";
     /// Runs that wait for another's result now.
@@ -70,7 +72,7 @@ const fn metric(
 }
 
 /// Every metric.
-pub const METRICS: [Metric; 13] = {
+pub const METRICS: [Metric; 14] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -96,6 +98,12 @@ pub const METRICS: [Metric; 13] = {
             Counter,
             &["operation", "scope_class", "cause"],
             "Claims lost while their work ran: overtaken, expired",
+        ),
+        metric(
+            names::UNSTORED,
+            Counter,
+            &["operation", "scope_class", "reason"],
+            "Answers to requests with a key that were not stored, by reason",
         ),
         metric(
             names::STORE_RETRIES,

@@ -131,6 +131,10 @@ impl Observer for MetricsObserver {
         self.count(names::LEASE_LOSSES, key, "cause", loss.name());
     }
 
+    fn unstored(&self, key: &Key, reason: &'static str) {
+        self.count(names::UNSTORED, key, "reason", reason);
+    }
+
     fn retried(&self, key: &Key, retry: Retry) {
         let labels = [
             ("operation", self.operation(key)),

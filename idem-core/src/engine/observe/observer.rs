@@ -20,6 +20,10 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A claim was lost while its work ran.
     fn lease_lost(&self, _key: &Key, _loss: LeaseLoss) {}
 
+    /// An answer is not stored, so its key protects nothing or has no answer: see
+    /// [`Idempotency::note_unstored`](crate::Idempotency::note_unstored).
+    fn unstored(&self, _key: &Key, _reason: &'static str) {}
+
     /// A call of the store is repeated.
     fn retried(&self, _key: &Key, _retry: Retry) {}
 

@@ -54,6 +54,7 @@ fn decisions_endings_and_times_are_counted_by_operation_and_scope_class() {
         let other = Key::new("guest", "operation", "request").unwrap();
         let fails = async |_: Work| Err::<(), _>(io::Error::other("no"));
         let _ = idem.run(&other, &1, fails).await;
+        idem.note_unstored(&other, "status");
     }));
     let expected = [
         (
@@ -82,6 +83,10 @@ fn decisions_endings_and_times_are_counted_by_operation_and_scope_class() {
         ),
         (
             "idem_first_seen_to_sealed_seconds{operation=operation,scope_class=paying}",
+            1.0,
+        ),
+        (
+            "idem_unstored_total{operation=operation,scope_class=free,reason=status}",
             1.0,
         ),
     ];
