@@ -44,8 +44,8 @@ pub(crate) fn of(
         .then(|| canonical_json(body).ok())
         .flatten();
     let (class, body) = match &canonical {
+        Some(text) if is_plain_json(&essence) => ("json", text.as_bytes()),
         // Other types of JSON have a meaning of their own, such as the two kinds of patches.
-        Some(text) if !essence.ends_with("+json") => ("json", text.as_bytes()),
         Some(text) => (&*essence, text.as_bytes()),
         None => (&*essence, body),
     };
@@ -73,7 +73,13 @@ pub(crate) fn essence(headers: &HeaderMap) -> String {
 /// Returns whether the body is JSON without a content coding.
 pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
     !is_encoded(headers)
-        && (matches!(essence, "application/json" | "text/json") || essence.ends_with("+json"))
+        && (is_plain_json(essence)
+            || essence.ends_with("+json")
+            || essence.starts_with("application/x-amz-json-"))
+}
+
+fn is_plain_json(essence: &str) -> bool {
+    matches!(essence, "application/json" | "text/json")
 }
 
 /// Returns whether the body has a content coding, such as `gzip`.
@@ -132,10 +138,16 @@ mod tests {
     fn each_type_of_json_beside_the_plain_one_is_another_request() {
         let of = |kind: &[u8]| typed("http://a/x", kind, "{}", BodyComparison::JsonValue);
         assert_eq!(of(b"application/json"), of(b"text/json; charset=utf-8"));
+        let amazon = |body| {
+            let kind = b"application/x-amz-json-1.1";
+            typed("http://a/x", kind, body, BodyComparison::JsonValue)
+        };
+        assert_eq!(amazon(r#"{"a":1,"b":2}"#), amazon(r#"{"b":2,"a":1}"#));
         let types = [
             &b"application/json"[..],
             b"application/json-patch+json",
             b"application/merge-patch+json",
+            b"application/x-amz-json-1.1",
             b"text/\xfc",
             b"text/\xe9",
         ];

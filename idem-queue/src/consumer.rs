@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use idem_core::{BoxError, Error, Failure, Idempotency, RunError, Work};
+use idem_core::{BoxError, Error, ErrorKind, Failure, Idempotency, RunError, Work};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -174,6 +174,9 @@ impl Consumer {
             // The result is stored, so the work is done, even if this program cannot read its
             // value.
             RunError::Codec(error) => (Disposition::Ack, Reason::Unreadable(error)),
+            RunError::Store(error) if error.kind() == ErrorKind::Corrupt => {
+                (later, Reason::OutcomeUnknown(error))
+            }
             RunError::Store(error) => (later, Reason::Store(error)),
             other => {
                 let text = other.map_work(|ended| ended.to_string()).to_string();

@@ -46,7 +46,11 @@ pub enum Reason {
     /// program stored it. The disposition is `Ack`.
     #[error("the message was done before, with another kind of value")]
     Unreadable(#[source] Error),
-    /// The store did not decide; the work did not run.
+    /// The message has a record that cannot be read: it was begun, and may be done. The work did not
+    /// run for this delivery. The message comes again, for when the server is repaired.
+    #[error("what became of an earlier delivery of the message cannot be read")]
+    OutcomeUnknown(#[source] Error),
+    /// The store did not decide; the work did not run for this delivery.
     #[error("the store did not decide")]
     Store(#[source] Error),
 }
@@ -63,6 +67,7 @@ impl fmt::Debug for Reason {
             Self::Conflict => f.write_str("Conflict"),
             Self::NotStored(error) => f.debug_tuple("NotStored").field(error).finish(),
             Self::Unreadable(error) => f.debug_tuple("Unreadable").field(error).finish(),
+            Self::OutcomeUnknown(error) => f.debug_tuple("OutcomeUnknown").field(error).finish(),
             Self::Store(error) => f.debug_tuple("Store").field(error).finish(),
         }
     }

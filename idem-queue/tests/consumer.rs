@@ -340,19 +340,24 @@ async fn a_consumer_that_was_paused_and_overtaken_does_not_acknowledge() {
 }
 
 #[tokio::test]
-async fn a_message_whose_key_a_transaction_holds_comes_again() {
-    let store = Fragile::default();
-    let consumer = consumer(store.clone());
-    Fragile::set(&store.is_contended, true);
-    let handled = works(&consumer, &message(1)).await;
-    assert!(is_requeued(&handled), "{handled:?}");
-    let Some(Reason::Store(error)) = handled.reason() else {
-        panic!("{handled:?}");
-    };
-    assert_eq!(error.kind(), ErrorKind::Contention);
-    Fragile::set(&store.is_contended, false);
-    let handled = works(&consumer, &message(2)).await;
-    assert_eq!(handled.disposition(), Disposition::Ack);
+async fn a_message_whose_key_is_held_or_unreadable_comes_again_and_says_which() {
+    for (kind, text) in [
+        (ErrorKind::Contention, "the store did not decide"),
+        (
+            ErrorKind::Corrupt,
+            "what became of an earlier delivery of the message cannot be read",
+        ),
+    ] {
+        let store = Fragile::default();
+        let consumer = consumer(store.clone());
+        *store.refused.lock().unwrap() = Some(kind);
+        let handled = works(&consumer, &message(1)).await;
+        assert!(is_requeued(&handled), "{handled:?}");
+        assert_eq!(handled.reason().unwrap().to_string(), text);
+        *store.refused.lock().unwrap() = None;
+        let handled = works(&consumer, &message(2)).await;
+        assert_eq!(handled.disposition(), Disposition::Ack);
+    }
 }
 
 #[tokio::test]

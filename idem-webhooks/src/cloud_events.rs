@@ -20,6 +20,9 @@ const SOURCE: HeaderName = HeaderName::from_static("ce-source");
 const TYPE: HeaderName = HeaderName::from_static("ce-type");
 const REQUEST_ORIGIN: HeaderName = HeaderName::from_static("webhook-request-origin");
 
+/// The most events of a batch.
+const MAX_EVENTS: usize = 10_000;
+
 /// The rules of a receiver of [CloudEvents](https://cloudevents.io).
 ///
 /// An event is known by its `source` and `id`, in each of the [HTTP
@@ -35,6 +38,9 @@ const REQUEST_ORIGIN: HeaderName = HeaderName::from_static("webhook-request-orig
 /// A batch is many events with a record each. The receiver handles them one after the other, in the
 /// order of the batch, and answers with a 2xx only if all are done; after any other answer the
 /// sender sends the batch again, and the events that are done are duplicates then.
+///
+/// A batch of more than 10,000 events is refused as unreadable: of the shortest ones, each costs a
+/// hundred times its size.
 ///
 /// It also answers the [handshake](https://github.com/cloudevents/spec/blob/main/cloudevents/http-webhook.md#4-abuse-protection)
 /// by which a sender asks for permission: an `OPTIONS` request, which nobody signs and which proves
@@ -109,7 +115,11 @@ impl CloudEvents {
             Mode::Structured => Ok(Events::One(body.clone(), structured(body))),
             Mode::Batch => {
                 let batch = RawJson::read(body).filter(|batch| batch.bytes().starts_with(b"["));
-                let events = batch.ok_or(Rejection::Malformed)?.elements().map(|event| {
+                let batch = batch.ok_or(Rejection::Malformed)?;
+                if batch.elements().nth(MAX_EVENTS).is_some() {
+                    return Err(Rejection::Malformed);
+                }
+                let events = batch.elements().map(|event| {
                     let identity = structured(event.bytes());
                     (body.slice_ref(event.bytes()), identity)
                 });

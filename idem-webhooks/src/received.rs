@@ -64,7 +64,9 @@ pub enum Received<E> {
     Error(E),
     /// The handler has run, but the store may not have recorded that.
     NotStored(Error),
-    /// The store did not decide; the handler did not run.
+    /// The store did not decide, or has a record that cannot be read
+    /// ([`Corrupt`](idem_core::ErrorKind::Corrupt)): an earlier delivery may have been handled. The
+    /// handler did not run for this one.
     Store(Error),
     /// What becomes of each event of a batch, in the order of the batch.
     Batch(Vec<Self>),

@@ -87,7 +87,8 @@ impl Receiver {
     }
 
     /// Replaces the engine and its policies, including [`policy`]. With a retention shorter than
-    /// the provider's retries, an event may be handled twice.
+    /// the provider's retries, or than twice the tolerance of its signatures, an event may be
+    /// handled twice: a captured delivery passes for so long.
     #[must_use]
     pub fn with_idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = idempotency;

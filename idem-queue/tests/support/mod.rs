@@ -1,7 +1,7 @@
 //! A store with faults.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_core::{
@@ -14,7 +14,8 @@ use idem_core::{
 pub(crate) struct Fragile {
     pub(crate) store: MemoryStore,
     pub(crate) is_down: Arc<AtomicBool>,
-    pub(crate) is_contended: Arc<AtomicBool>,
+    /// The kind of error with which claims fail.
+    pub(crate) refused: Arc<Mutex<Option<ErrorKind>>>,
     pub(crate) seals_nothing: Arc<AtomicBool>,
     pub(crate) fails_nothing: Arc<AtomicBool>,
     pub(crate) renews_nothing: Arc<AtomicBool>,
@@ -46,8 +47,8 @@ impl IdempotencyStore for Fragile {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.unless(&self.is_down)?;
-        if self.is_contended.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorKind::Contention, Effect::None, "locked"));
+        if let Some(kind) = *self.refused.lock().unwrap() {
+            return Err(Error::new(kind, Effect::None, "refused"));
         }
         self.store.claim(request).await
     }

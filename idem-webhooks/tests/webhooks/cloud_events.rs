@@ -168,6 +168,13 @@ async fn events_that_cannot_be_read_are_refused() {
         let answer = handler.receive(&receiver, &request).await;
         assert_eq!(answer.status(), expected, "{request:?}: {answer:?}");
     }
+    // Each element costs a hundred times its size.
+    for (events, is_read) in [(10_000, true), (10_001, false)] {
+        let answer = handler
+            .receive(&receiver, &batch(&vec!["0".to_owned(); events]))
+            .await;
+        assert_eq!(matches!(answer.received, Received::Batch(_)), is_read);
+    }
     assert!(handler.handled().is_empty());
 }
 
