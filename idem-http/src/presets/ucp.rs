@@ -44,8 +44,8 @@ pub fn ucp() -> HttpPolicy {
 /// The tools `complete_checkout`, `cancel_checkout` and `cancel_cart` carry the key in
 /// `/params/arguments/meta/idempotency-key`. A request with a `Signature` header has to carry the
 /// same key in `Idempotency-Key`, which the signature covers. The arguments without `meta` are
-/// compared by their value. Errors are JSON-RPC errors with the code -32000, `{code, content}` as
-/// `data`, and the status of REST.
+/// compared by their value. Refusals are JSON-RPC errors with the code -32000, `{code, content}` as
+/// `data`, and `200`: clients of MCP end the session at another status.
 ///
 /// Source: `docs/specification/shopping/checkout/mcp.md`.
 ///
@@ -71,9 +71,7 @@ pub fn ucp_mcp() -> HttpPolicy {
             if let Some(seconds) = refusal.retry_after() {
                 data["retry_after"] = seconds.into();
             }
-            let mut response = refusal.json_rpc(-32000, refusal.detail(), &data);
-            *response.status_mut() = refusal.status();
-            response
+            refusal.json_rpc(-32000, refusal.detail(), &data)
         })
 }
 

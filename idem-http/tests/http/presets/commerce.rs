@@ -260,13 +260,13 @@ async fn ucp_over_mcp_answers_as_its_page_says() {
         rows: &[
             E(
                 Row::Missing,
-                400,
+                200,
                 Refuses,
                 &[r#""code":-32000"#, "idempotency_key_required"],
             ),
             E(
                 Row::Malformed("not-a-uuid"),
-                400,
+                200,
                 Refuses,
                 &["idempotency_key_invalid"],
             ),
@@ -277,20 +277,20 @@ async fn ucp_over_mcp_answers_as_its_page_says() {
             E(Row::OtherContext, 200, Replays, &[]),
             E(
                 Row::OtherBody,
-                409,
+                200,
                 Refuses,
                 &["idempotency_conflict", r#""code":-32000"#],
             ),
             E(Row::Elsewhere, 200, Runs, &[]),
-            E(Row::InFlight, 409, Refuses, &[r#""retry_after":1"#]),
+            E(Row::InFlight, 200, Refuses, &[r#""retry_after":1"#]),
             E(
                 Row::SignedWithOther,
-                400,
+                200,
                 Refuses,
                 &["idempotency_key_invalid"],
             ),
-            E(Row::StoreDown, 503, Refuses, &[r#""retry_after":1"#]),
-            E(Row::Batch, 400, Refuses, &["idempotency_key_invalid"]),
+            E(Row::StoreDown, 200, Refuses, &[r#""retry_after":1"#]),
+            E(Row::Batch, 200, Refuses, &["idempotency_key_invalid"]),
         ],
     };
     check(&subject).await;
