@@ -24,10 +24,11 @@ const EXCLUDED: [&str; 4] = [
 /// The tools of `mutating` need a key in `/params/arguments/idempotency_key`, 16 to 255 characters
 /// of `[A-Za-z0-9_.:-]` that are not easy to guess; the tools of `reading` may carry one. The
 /// account and the session of the input are part of the key. Tool and input are compared by their
-/// JSON value, without the key, the contexts and the credentials of notifications. Only success
-/// (`status` `completed` or `submitted`) is stored; errors release the key. A replay has `replayed:
-/// true` and this request's `context`. Answers are replayed for 24 hours; for 24 more the key is
-/// refused as `IDEMPOTENCY_EXPIRED`.
+/// JSON value, without the key, the contexts and the credentials of notifications. Only success is
+/// stored: a `status` other than that of a task that is open or failed, such as `completed`,
+/// `submitted`, or `active` of version 3.0, also with advisory `errors`. Errors release the key. A
+/// replay has `replayed: true` and this request's `context`. Answers are replayed for 24 hours; for
+/// 24 more the key is refused as `IDEMPOTENCY_EXPIRED`.
 ///
 /// Publish [`Lifetime::adcp`](crate::Lifetime::adcp) in `get_adcp_capabilities`.
 ///
@@ -82,7 +83,18 @@ pub fn adcp<M: Into<String>, R: Into<String>>(
         .with_refusals(refuse)
 }
 
-/// Only a task that is completed or submitted has an answer for ever.
+/// The states of a task that is open or failed. In 3.0 `status` may be that of the media buy.
+const NO_SUCCESS: [&str; 7] = [
+    "auth-required",
+    "canceled",
+    "failed",
+    "input-required",
+    "rejected",
+    "unknown",
+    "working",
+];
+
+/// An open task has another answer later, and a failed one is tried again.
 fn is_success(answer: &Response<Bytes>) -> bool {
     let result = RawJson::read(answer.body()).map(|answer| {
         let Some(result) = answer.member("result")? else {
@@ -96,9 +108,12 @@ fn is_success(answer: &Response<Bytes>) -> bool {
             _ => return Ok(!is_error),
         };
         let status = content.member("status")?.and_then(RawJson::as_str);
-        let is_error =
-            content.member("adcp_error")?.is_some() || content.pointer("/errors/0")?.is_some();
-        Ok(!is_error && matches!(status.as_deref(), None | Some("completed" | "submitted")))
+        let is_success = match status.as_deref() {
+            // Beside a state, errors are advisory.
+            Some(status) => !NO_SUCCESS.contains(&status),
+            None => content.pointer("/errors/0")?.is_none(),
+        };
+        Ok(is_success && content.member("adcp_error")?.is_none())
     });
     // Of an answer with two readings, a replay is the lesser harm than a second run.
     result.is_some_and(|result: Result<bool, MemberError>| result.unwrap_or(true))

@@ -165,3 +165,28 @@ async fn a_replay_has_the_headers_of_the_handler() {
     assert!(retry.is_replayed());
     assert_eq!(retry.header(LOCATION), Some("/operations/7"));
 }
+
+#[tokio::test]
+async fn a_success_of_adcp_is_stored_whatever_its_version_calls_it() {
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{"idempotency_key":"0190f3c2-6f5d-7cc3-98c4-dc0c0c073991"}}}"#;
+    for (content, runs) in [
+        (r#"{"status":"active"}"#, 1),
+        (r#"{"status":"pending_creatives"}"#, 1),
+        (r#"{"status":"submitted","errors":[{"code":"X"}]}"#, 1),
+        (r#"{"status":"working"}"#, 2),
+        (r#"{"status":"failed","errors":[{"code":"X"}]}"#, 2),
+        (r#"{"status":"active","adcp_error":{}}"#, 2),
+        (r#"{"errors":[{"code":"X"}]}"#, 2),
+    ] {
+        let app = App::new(
+            layer(presets::adcp(["pay"], [""; 0])),
+            move |_| async move {
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"structuredContent":{content}}}}}"#)
+            },
+        );
+        for _ in 0..2 {
+            app.send(bare("/", body)).await;
+        }
+        assert_eq!(app.runs(), runs, "{content}");
+    }
+}
