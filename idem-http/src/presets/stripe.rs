@@ -1,6 +1,6 @@
 //! In the manner of Stripe.
 
-use http::{HeaderName, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::json;
 
 use super::DAY;
@@ -12,15 +12,22 @@ const ACCOUNTS: [HeaderName; 2] = [
     HeaderName::from_static("stripe-context"),
 ];
 
+/// What a client does after an answer, whatever its status.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
+const TRUE: HeaderValue = HeaderValue::from_static("true");
+const FALSE: HeaderValue = HeaderValue::from_static("false");
+
 /// Behaves in the manner of Stripe's API v1. **Draft**: its rules are read from its documentation,
 /// which has no schema for them.
 ///
-/// `POST` may carry a key, which is any text. `Stripe-Account` and `Stripe-Context` are part of it: the
-/// same key for another account is another key. Scope: the account of the secret key. Once a handler began, its answer is stored, `500` included. Not stored:
-/// `400` (validation failed, nothing ran), `409` (a lost race) and
-/// [client errors that may pass](crate::Statuses::without_transient); mark other answers of requests
-/// that did not begin with [`NotStored`](crate::NotStored). A key that was used for another request
-/// is `400` with the type `idempotency_error`. Answers are replayed for 24 hours, with
+/// `POST` may carry a key, which is any text. `Stripe-Account` and `Stripe-Context` are part of it:
+/// the same key for another account is another key. Scope: the account of the secret key. Once a
+/// handler began, its answer is stored, `500` included. Not stored: `400` (validation failed,
+/// nothing ran), `409` (a lost race), [client errors that may
+/// pass](crate::Statuses::without_transient), and answers with `Stripe-Should-Retry: true`; mark
+/// other answers of requests that did not begin with [`NotStored`](crate::NotStored). The replay of
+/// a 5xx has `Stripe-Should-Retry: false`, so that clients stop. A key that was used for another
+/// request is `400` with the type `idempotency_error`. Answers are replayed for 24 hours, with
 /// `Idempotent-Replayed: true`.
 ///
 /// Source: [docs.stripe.com/api/idempotent_requests](https://docs.stripe.com/api/idempotent_requests).
@@ -37,6 +44,13 @@ pub fn stripe() -> HttpPolicy {
         .with_key_headers(ACCOUNTS)
         .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
         .with_kept_statuses(stored)
+        .with_kept_if(|answer| answer.headers().get(SHOULD_RETRY) != Some(&TRUE))
+        .with_replay_hook(|_, mut replay| async move {
+            if replay.status().is_server_error() {
+                replay.headers_mut().insert(SHOULD_RETRY, FALSE);
+            }
+            replay
+        })
         .with_retention(DAY)
         .with_refusals(|refusal| {
             let kind = match refusal.kind() {

@@ -190,3 +190,22 @@ async fn a_success_of_adcp_is_stored_whatever_its_version_calls_it() {
         assert_eq!(app.runs(), runs, "{content}");
     }
 }
+
+/// Stripe's SDKs do what the header says, whatever the status.
+#[tokio::test]
+async fn stripes_handler_says_what_to_retry_and_a_replayed_error_is_not() {
+    const SHOULD_RETRY: &str = "stripe-should-retry";
+    for (status, word, runs) in [(503, "true", 2), (402, "true", 2), (500, "", 1)] {
+        let app = App::new(layer(presets::stripe()), move |_| async move {
+            (
+                StatusCode::from_u16(status).unwrap(),
+                [(SHOULD_RETRY, word)],
+            )
+        });
+        app.send(post("k", "{}")).await;
+        let retry = app.send(post("k", "{}")).await;
+        assert_eq!(app.runs(), runs, "{status} {word}");
+        let expected = if runs == 1 { "false" } else { word };
+        assert_eq!(retry.header(SHOULD_RETRY), Some(expected));
+    }
+}
