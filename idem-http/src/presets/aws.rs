@@ -14,7 +14,9 @@ use crate::{HttpPolicy, KeyFormat, KeySource, Markers, ProblemType};
 /// letter, and so will a field of a form, as EC2's clients send it; services that take a header need
 /// another [`KeySource`]. It is optional, at most 64 characters, and upper and lower case differ.
 /// `X-Amz-Target`, the operation, is part of the key. All other parameters are compared; another
-/// request with the token is `IdempotentParameterMismatch`, `400`. Success is stored for 24 hours.
+/// request with the token is `IdempotentParameterMismatch`, `400`; one in flight is
+/// `TransactionInProgressException`, `409`, after which SDKs try again. A service with other names
+/// words them by [`with_refusals`](HttpPolicy::with_refusals). Success is stored for 24 hours.
 ///
 /// Source: [Ensuring idempotency in Amazon EC2 API requests](https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html).
 ///
@@ -41,7 +43,9 @@ pub fn aws(member: &str) -> HttpPolicy {
         .with_refusals(|refusal| {
             let kind = match refusal.kind() {
                 ProblemType::KeyReused => "IdempotentParameterMismatch",
-                ProblemType::RequestInFlight => "ConflictException",
+                // Of the names with which SDKs retry, whatever the status (botocore's
+                // `retries/standard.py`), the one of a conflict.
+                ProblemType::RequestInFlight => "TransactionInProgressException",
                 ProblemType::StoreUnavailable => "ServiceUnavailableException",
                 kind if super::is_of_the_client(kind) => "ValidationException",
                 _ => "InternalServerException",

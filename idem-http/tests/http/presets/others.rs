@@ -285,7 +285,12 @@ async fn aws_answers_as_its_page_says() {
                 &["IdempotentParameterMismatch"],
             ),
             E(Row::OtherAccount, 201, Runs, &[]),
-            E(Row::InFlight, 409, Refuses, &["ConflictException"]),
+            E(
+                Row::InFlight,
+                409,
+                Refuses,
+                &["TransactionInProgressException"],
+            ),
             E(Row::Rejected, 402, Runs, &[]),
             E(Row::Broken, 500, Runs, &[]),
             E(Row::Expired, 201, Runs, &[]),
