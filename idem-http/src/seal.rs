@@ -6,7 +6,7 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as HttpBody;
 use idem_core::backend::check;
-use idem_core::json::RawJson;
+use idem_core::json::{MemberError, RawJson};
 use idem_core::{ErrorPolicy, Limits, Response as Stored};
 
 use crate::body::Collected;
@@ -223,10 +223,22 @@ fn answer_of(call: &Call, mut answer: Response<Bytes>) -> Option<Response<Bytes>
     Some(answer.map(|_| text.into()))
 }
 
-/// Returns whether a JSON-RPC result is not the last: MCP's `resultType` says so.
+/// Returns whether a JSON-RPC answer is not the last: MCP's `resultType` says that the server waits
+/// for the client, or the code that the call crashed (as a 5xx of REST) or was cancelled. A `task`
+/// has begun, and a retry has to find the same one.
 fn is_open(body: &[u8]) -> bool {
-    let kind = RawJson::read(body).map(|answer| answer.pointer("/result/resultType"));
-    matches!(kind, Some(Ok(Some(kind))) if !kind.is_str("complete"))
+    let is_open = RawJson::read(body).map(|answer| {
+        let (kind, code) = (
+            answer.pointer("/result/resultType")?,
+            answer.pointer("/error/code")?,
+        );
+        let is_kept = |kind: RawJson<'_>| kind.is_str("complete") || kind.is_str("task");
+        let is_passing = |code: RawJson<'_>| matches!(code.bytes(), b"-32603" | b"-32800");
+        Ok::<_, MemberError>(
+            kind.is_some_and(|kind| !is_kept(kind)) || code.is_some_and(is_passing),
+        )
+    });
+    matches!(is_open, Some(Ok(true)))
 }
 
 fn marker() -> Stored {

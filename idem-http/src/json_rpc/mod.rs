@@ -21,8 +21,9 @@ pub(crate) use events::answer_in;
 /// A replay gets the `id` of its own request, and every other byte of the answer stays. An answer
 /// as a stream of events (`text/event-stream`) is read to its end, at most up to the limit of a
 /// response: what came before the call's answer, such as progress, reaches the first client only
-/// with it. The answer alone is stored, and replayed as JSON. A result whose `resultType` is not
-/// `complete` is not an outcome, and releases the key.
+/// with it. The answer alone is stored, and replayed as JSON. A result whose `resultType` is neither
+/// `complete` nor `task` is not an outcome, and releases the key; so do errors with the codes
+/// `-32603` (internal error) and `-32800` (cancelled).
 ///
 /// ```
 /// use idem_http::{HttpPolicy, JsonRpc, KeySource};

@@ -14,10 +14,10 @@ use crate::{
 /// follows SEP-3182, which was closed without being merged.
 ///
 /// Calls of these tools may carry a key in `/params/_meta/idempotencyKey`, which every client can
-/// set, or in `/params/idempotencyKey`. Tool and arguments are
-/// compared by their JSON value. Results and errors are stored. Errors are JSON-RPC errors with
-/// `data.type` `idempotency_key_conflict` or `idempotency_key_in_progress`. For tools that take the
-/// key as an argument, change the
+/// set, or in `/params/idempotencyKey`. Tool and arguments are compared by their JSON value.
+/// Results and errors are stored, except those of a crash (`-32603`) and a cancellation (`-32800`).
+/// Refusals are JSON-RPC errors with `data.type` `idempotency_key_conflict` or
+/// `idempotency_key_in_progress`. For tools that take the key as an argument, change the
 /// [`KeySource`] and leave the argument out of the fingerprint.
 ///
 /// In MCP a client cancels by closing the stream. This preset finishes the handler nonetheless, so

@@ -102,16 +102,24 @@ async fn events_of_other_calls_and_routes_pass_as_they_come() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_not_complete_is_not_stored() {
-    for (kind, runs) in [("input_required", 2), ("complete", 1)] {
-        let app = App::new(layer(policy()), move |_| async move {
-            let result = json!({"resultType": kind});
-            axum::Json(json!({"jsonrpc": "2.0", "id": 7, "result": result}))
+async fn an_answer_that_is_not_the_last_is_not_stored() {
+    for (member, answer, runs) in [
+        ("result", json!({"resultType": "input_required"}), 2),
+        ("result", json!({"resultType": "complete"}), 1),
+        ("result", json!({"resultType": "task", "task": {}}), 1),
+        ("error", json!({"code": -32603, "message": "crashed"}), 2),
+        ("error", json!({"code": -32800, "message": "cancelled"}), 2),
+        ("error", json!({"code": -32602, "message": "refused"}), 1),
+    ] {
+        let said = answer.clone();
+        let app = App::new(layer(policy()), move |_| {
+            let answer = json!({"jsonrpc": "2.0", "id": 7, member: said});
+            async move { axum::Json(answer) }
         });
         for _ in 0..2 {
             app.send(call("pay", 7, "k")).await;
         }
-        assert_eq!(app.runs(), runs, "{kind}");
+        assert_eq!(app.runs(), runs, "{answer}");
     }
 }
 
