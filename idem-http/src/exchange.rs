@@ -135,9 +135,10 @@ where
             Judged::Released(response) => Err(Unkept::Response(response)),
         }
     };
+    let engine = Arc::clone(&guard.engine);
     let running = guard
         .idempotency
-        .run_response(&guard.key, fingerprint, work);
+        .run_response_under(engine, &guard.key, fingerprint, work);
     let ran: Ran<R, S::Error> = running.await;
     let sent = message.key.clone();
     let first = |mut response: Response<Body<R>>| {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::request::Parts;
 use http::{HeaderName, StatusCode};
 use idem_core::json::RawJson;
-use idem_core::{Idempotency, Key, Policy, Timestamp};
+use idem_core::{BusyPolicy, Idempotency, Key, Policy, Timestamp};
 
 use crate::json_rpc::Envelope;
 use crate::key::Found;
@@ -119,15 +119,14 @@ impl Guard {
         {
             return Err(expired(policy));
         }
-        let idempotency = with_retention(&layer.idempotency, policy, &key);
-        let engine = idempotency.policy_for(&key);
+        let engine = adjusted(layer.idempotency.policy_for(&key), policy);
         let most = engine.max_request_bytes().unwrap_or(usize::MAX);
         if request.body().len() > most {
             return Err(crate::buffer::too_large(most));
         }
         Ok(Some(Self {
             engine,
-            idempotency,
+            idempotency: layer.idempotency.clone(),
             policy: Arc::clone(policy),
             key,
             document: None,
@@ -196,13 +195,16 @@ pub(crate) fn replayed_for(idempotency: &Idempotency, policy: &HttpPolicy, key: 
     policy.retention.unwrap_or_else(engine)
 }
 
-/// Returns the engine with the retention of the route and its tombstones.
-fn with_retention(idempotency: &Idempotency, policy: &HttpPolicy, key: &Key) -> Idempotency {
-    let idempotency = idempotency.clone();
-    if policy.retention.is_none() && policy.kept_longer().is_zero() {
-        return idempotency;
+/// Returns the engine's policy with the wait and the retention of the route, and its tombstones.
+fn adjusted(engine: Arc<Policy>, policy: &HttpPolicy) -> Arc<Policy> {
+    let waits = engine.on_busy() == BusyPolicy::Refuse && !policy.wait.is_zero();
+    if !waits && policy.retention.is_none() && policy.kept_longer().is_zero() {
+        return engine;
     }
-    let engine = Policy::clone(&idempotency.policy_for(key));
+    let mut engine = Policy::clone(&engine);
+    if waits {
+        engine = engine.with_on_busy(BusyPolicy::wait(policy.wait));
+    }
     let retention = |of_engine: Duration| {
         let replayed = policy.retention.unwrap_or(of_engine);
         replayed.saturating_add(policy.kept_longer())
@@ -215,7 +217,7 @@ fn with_retention(idempotency: &Idempotency, policy: &HttpPolicy, key: &Key) -> 
     let engine = engine
         .with_retention(retention(result))
         .with_failure_retention(retention(failure));
-    idempotency.with_operation_policy(key.operation(), engine)
+    Arc::new(engine)
 }
 
 fn malformed(error: KeyError) -> Problem {

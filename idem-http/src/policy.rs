@@ -32,6 +32,7 @@ use crate::{
 /// | `with_refusals`, `with_status`, [`Markers`] | how refusals are worded, and answers marked |
 /// | [`Statuses`], `with_kept_if`, [`ReplayedHeaders`] | what is stored |
 /// | `with_replay_hook` | how a replay is adjusted, or made from the current state |
+/// | `with_wait` | how long a request waits for the answer of the one in flight |
 /// | `with_retention`, `with_tombstone`, [`FirstSent`](crate::FirstSent) | how long answers are replayed, and expired keys refused |
 #[derive(Debug, Clone)]
 pub struct HttpPolicy {
@@ -54,6 +55,8 @@ pub struct HttpPolicy {
     pub(crate) replay_hook: Option<ReplayHook>,
     pub(crate) max_request_bytes: usize,
     pub(crate) max_response_bytes: usize,
+    /// Zero: a request whose key is in flight is refused at once.
+    pub(crate) wait: Duration,
     pub(crate) retention: Option<Duration>,
     pub(crate) tombstone: Duration,
     pub(crate) min_lifetime: Option<Duration>,
@@ -78,6 +81,8 @@ pub(crate) enum Operation {
 impl HttpPolicy {
     /// The operation of keys on routes that name none: `http`.
     pub const DEFAULT_OPERATION: &'static str = "http";
+    /// The default wait for the answer of a request in flight: 3 s.
+    pub const DEFAULT_WAIT: Duration = Duration::from_secs(3);
     /// The default limit of a request body: 2 MiB.
     pub const DEFAULT_MAX_REQUEST_BYTES: usize = 2 << 20;
     /// The default limit of a stored response body: 1 MiB.
@@ -110,6 +115,7 @@ impl HttpPolicy {
             replay_hook: None,
             max_request_bytes: Self::DEFAULT_MAX_REQUEST_BYTES,
             max_response_bytes: Self::DEFAULT_MAX_RESPONSE_BYTES,
+            wait: Self::DEFAULT_WAIT,
             retention: None,
             tombstone: Duration::ZERO,
             min_lifetime: None,
@@ -332,6 +338,20 @@ impl HttpPolicy {
     #[must_use]
     pub fn with_max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
+        self
+    }
+
+    /// Sets how long a request waits for the answer of the one in flight with its key, before it is
+    /// refused as [`ProblemType::RequestInFlight`]. Keep it below the read time-outs of clients and
+    /// proxies. Zero refuses at once. Default: 3 s.
+    ///
+    /// It counts where the engine's policy refuses
+    /// ([`BusyPolicy::Refuse`](idem_core::BusyPolicy::Refuse)), its default; a wait of that policy
+    /// stays as it is. The engine bounds how many requests wait
+    /// ([`with_max_waiters`](idem_core::Idempotency::with_max_waiters)).
+    #[must_use]
+    pub fn with_wait(mut self, limit: Duration) -> Self {
+        self.wait = limit;
         self
     }
 

@@ -11,7 +11,7 @@ use http::StatusCode;
 /// | `urn:idem:problem:key-reused` | 422 | the key belongs to another request |
 /// | `urn:idem:problem:key-expired` | 410, 412 for an old first attempt | the answer is forgotten, and the request may have been handled: see [`with_tombstone`](crate::HttpPolicy::with_tombstone) and [`FirstSent`](crate::FirstSent) |
 /// | `urn:idem:problem:key-unsupported` | 501 | the route does not support keys, and the request has one |
-/// | `urn:idem:problem:request-in-flight` | 409, `Retry-After` | the first request is in progress (`Retry-After` grows with the age of the key), or an open transaction holds the key for longer than the engine's policy waits; also on an open route |
+/// | `urn:idem:problem:request-in-flight` | 409, `Retry-After` | the first request is in progress after the [wait](crate::HttpPolicy::with_wait) (`Retry-After` grows with the age of the key), or an open transaction holds the key for longer than the engine's policy waits; also on an open route |
 /// | `urn:idem:problem:too-early` | 425, whatever the policy says | the request has a key and `Early-Data`: it may be repeated by others until the handshake has ended (RFC 8470) |
 /// | `urn:idem:problem:request-too-large` | 413 | the body is over the limit |
 /// | `urn:idem:problem:request-unreadable` | 400 | the body ended with an error |

@@ -203,6 +203,32 @@ impl Idempotency {
             .await
     }
 
+    /// Runs work as [`run_response`](Self::run_response) does, under this policy instead of the
+    /// operation's.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run_response`](Self::run_response).
+    ///
+    /// # Panics
+    ///
+    /// As for [`run`](Self::run).
+    pub async fn run_response_under<E, F, Fut>(
+        &self,
+        policy: Arc<Policy>,
+        key: &Key,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<Response>, RunError<E, Response>>
+    where
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<Response, E>> + Send,
+    {
+        self.run_following::<Raw, _, _, _, _>(policy, key, fingerprint, work)
+            .await
+    }
+
     async fn run_coded<C, T, E, F, Fut>(
         &self,
         key: &Key,

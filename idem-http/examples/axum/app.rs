@@ -23,7 +23,9 @@ pub(crate) fn app(report_time: Duration) -> Router {
     let payments = HttpPolicy::ietf()
         .with_operation("payments.create")
         .with_requirement(Requirement::Required);
-    let reports = HttpPolicy::ietf().with_operation("reports.make");
+    let reports = HttpPolicy::ietf()
+        .with_operation("reports.make")
+        .with_wait(Duration::from_secs(1));
     let report = async move || {
         tokio::time::sleep(report_time).await;
         "the report\n"

@@ -21,6 +21,9 @@
 //! | [`aip155`] | `/request_id` or `requestId`, also in the query, a UUID, optional | `400 INVALID_ARGUMENT` | `409 ABORTED` | 2xx |
 //! | [`mcp`], [`acp_mcp`], [`ucp_mcp`], [`a2a`] | in the JSON-RPC call | an error of the call | an error of the call | see there |
 //!
+//! A request in flight is refused after a wait for its answer, 3 s by default
+//! ([`with_wait`](crate::HttpPolicy::with_wait)); the transcripts are made without it.
+//!
 //! A preset that is marked as a *draft* follows a text that is not settled, or facts that were read
 //! in secondary sources; it may change with them. The page says which.
 

@@ -1,6 +1,7 @@
 //! What the clients of public protocols send, and what they need.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::Request;
 use http::{HeaderName, StatusCode};
@@ -140,7 +141,7 @@ async fn mcps_clients_can_set_the_key_in_the_calls_meta() {
 #[tokio::test]
 async fn a_commit_of_iceberg_in_flight_is_503_and_never_409() {
     let gate = Arc::new(Semaphore::new(0));
-    let app = App::gated(layer(presets::iceberg()), &gate);
+    let app = App::gated(layer(presets::iceberg().with_wait(Duration::ZERO)), &gate);
     let first = tokio::spawn({
         let app = app.clone();
         async move { app.send(post(ID, "{}")).await }

@@ -203,10 +203,13 @@ async fn a_retry_gets_an_error_that_was_the_result() {
 #[tokio::test]
 async fn a_concurrent_retry_gets_a_conflict_and_when_to_come_back() {
     static GATE: Semaphore = Semaphore::const_new(0);
-    let app = App::new(layer(HttpPolicy::ietf()), |_| async {
-        let _ = GATE.acquire().await;
-        "done"
-    });
+    let app = App::new(
+        layer(HttpPolicy::ietf().with_wait(Duration::ZERO)),
+        |_| async {
+            let _ = GATE.acquire().await;
+            "done"
+        },
+    );
     let first = tokio::spawn({
         let app = app.clone();
         async move { app.send(post("\"a\"", "{}")).await }

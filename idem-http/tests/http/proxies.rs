@@ -4,32 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use idem_core::{BusyPolicy, Idempotency, MemoryStore, Policy};
 use idem_http::{HttpPolicy, ProblemType, Statuses, presets};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 
 use crate::loopback::connect;
-use crate::support::{App, layer, layer_on, post, with, without};
+use crate::support::{App, layer, post, with, without};
 
 /// nginx and HAProxy give up on a connection, and send the same bytes on another one.
 #[tokio::test]
-async fn a_repeat_while_the_first_runs_is_refused_unless_the_policy_waits() {
-    let wait = BusyPolicy::wait(Duration::from_secs(60));
-    for (busy, expected) in [(BusyPolicy::Refuse, "HTTP/1.1 409"), (wait, "HTTP/1.1 200")] {
+async fn a_repeat_while_the_first_runs_waits_unless_the_policy_refuses() {
+    let refusing = HttpPolicy::ietf().with_wait(Duration::ZERO);
+    for (policy, waits, expected) in [
+        (refusing, false, "HTTP/1.1 409"),
+        (HttpPolicy::ietf(), true, "HTTP/1.1 200"),
+    ] {
         let gate = Arc::new(Semaphore::new(0));
-        let policy = Policy::default().with_on_busy(busy);
-        let idempotency = Idempotency::new(MemoryStore::new()).with_policy(policy);
-        let app = App::gated(layer_on(idempotency), &gate);
+        let app = App::gated(layer(policy), &gate);
         let address = app.serve().await;
         let rest = "connection: close\r\ncontent-length: 2\r\n\r\n{}";
         let first = connect(address, rest).await;
         app.until_runs(1).await;
         drop(first);
         let mut repeat = connect(address, rest).await;
-        if busy != BusyPolicy::Refuse {
-            gate.add_permits(1);
-        }
+        gate.add_permits(usize::from(waits));
         let mut answer = String::new();
         repeat.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with(expected), "{answer}");
