@@ -77,7 +77,11 @@ pub fn adcp<M: Into<String>, R: Into<String>>(
         .with_kept_statuses(super::success())
         .with_kept_if(is_success)
         .with_markers(Markers::none())
-        .with_replay_hook(|request, response| async move { replayed(&request, response) })
+        .with_replay_hook(|request, response| async move {
+            let replayed = [("replayed", &b"true"[..])].into_iter();
+            let members: Vec<_> = replayed.chain(context(&request)).collect();
+            with_members(response, &members)
+        })
         .with_retention(DAY)
         .with_tombstone(DAY)
         .with_refusals(refuse)
@@ -119,16 +123,18 @@ fn is_success(answer: &Response<Bytes>) -> bool {
     result.is_some_and(|result: Result<bool, MemberError>| result.unwrap_or(true))
 }
 
-/// Marks the replay in the structured content, and in the text that repeats it.
-fn replayed(request: &KeyedRequest, mut response: Response<Bytes>) -> Response<Bytes> {
+/// Returns the context of this request, which each answer repeats.
+fn context(request: &KeyedRequest) -> Option<(&str, &[u8])> {
+    let context = request.member("/params/arguments/context")?.bytes();
+    let is_text = std::str::from_utf8(context).is_ok();
+    is_text.then_some(("context", context))
+}
+
+/// Sets members of the structured content, and of the text that repeats it.
+fn with_members(mut response: Response<Bytes>, members: &[(&str, &[u8])]) -> Response<Bytes> {
     const CONTENT: &str = "/result/structuredContent";
-    let context = request.member("/params/arguments/context");
-    let mut members: Vec<(&str, &[u8])> = vec![("replayed", b"true")];
-    let context = context.map(RawJson::bytes);
-    let context = context.filter(|context| std::str::from_utf8(context).is_ok());
-    members.extend(context.map(|context| ("context", context)));
     let marked = |mut document: Bytes, at: &str| {
-        for (name, text) in &members {
+        for (name, text) in members {
             document = edit::with_text(&document, &format!("{at}/{name}"), text)?;
         }
         Some(document)
@@ -151,8 +157,8 @@ fn replayed(request: &KeyedRequest, mut response: Response<Bytes>) -> Response<B
     response
 }
 
-/// Answers as a tool does, with `200` and `isError`. A conflict says nothing else, so that it does
-/// not help to guess keys.
+/// Answers as a tool does, with `200`, `isError` and the request's context. A conflict says nothing
+/// else, so that it does not help to guess keys.
 fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
     const POINTER: &str = "/idempotency_key";
     let (code, recovery) = match refusal.kind() {
@@ -182,5 +188,6 @@ fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
     let id = call.map_or(Value::Null, |call| call.id().clone());
     let mut response = refusal.json(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     *response.status_mut() = StatusCode::OK;
-    response
+    let context = refusal.request().and_then(context);
+    with_members(response, context.as_slice())
 }

@@ -312,6 +312,7 @@ async fn adcp_answers_as_its_page_says() {
                     "VALIDATION_ERROR",
                     r#""pointer":"/idempotency_key""#,
                     r#""isError":true"#,
+                    r#""context":{"trace":"first"}"#,
                 ],
             ),
             E(
