@@ -12,11 +12,12 @@ use crate::{HttpPolicy, KeyFormat, KeySource, Markers, ProblemType};
 /// `member` is the pointer of the token in the body: `/ClientToken`, `/clientToken`,
 /// `/ClientRequestToken`. A parameter of the query of that name will do, also with a small first
 /// letter, and so will a field of a form, as EC2's clients send it; services that take a header need
-/// another [`KeySource`]. It is optional, at most 64 characters, and upper and lower case differ.
-/// `X-Amz-Target`, the operation, is part of the key. All other parameters are compared; another
-/// request with the token is `IdempotentParameterMismatch`, `400`; one in flight is
-/// `TransactionInProgressException`, `409`, after which SDKs try again. A service with other names
-/// words them by [`with_refusals`](HttpPolicy::with_refusals). Success is stored for 24 hours.
+/// another [`KeySource`]. It is optional, at most 128 characters (many services take 64), and upper
+/// and lower case differ. `X-Amz-Target`, the operation, is part of the key. All other parameters
+/// are compared; another request with the token is `IdempotentParameterMismatch`, `400`; one in
+/// flight is `TransactionInProgressException`, `409`, after which SDKs try again. A service with
+/// other names words them by [`with_refusals`](HttpPolicy::with_refusals). Success is stored for 24
+/// hours.
 ///
 /// Source: [Ensuring idempotency in Amazon EC2 API requests](https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html).
 ///
@@ -34,7 +35,7 @@ pub fn aws(member: &str) -> HttpPolicy {
         .or(KeySource::form(name));
     HttpPolicy::ietf()
         .with_key_source(source)
-        .with_key_format(KeyFormat::any().with_length(1..=64))
+        .with_key_format(KeyFormat::any().with_length(1..=128))
         .with_key_headers([HeaderName::from_static("x-amz-target")])
         .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
         .with_kept_statuses(super::success())

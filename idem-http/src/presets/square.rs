@@ -10,9 +10,10 @@ use crate::{
 /// Behaves in the manner of Square. **Draft**: the status of a reused key is second-hand.
 ///
 /// The body has the key as `/idempotency_key`, at most 128 characters; several of Square's
-/// endpoints take 45. It is required, and belongs to the path. The body is compared by its value,
-/// whole. Success is stored, and a replay has no marker. A key that was used for another request is
-/// `400` with the code `IDEMPOTENCY_KEY_REUSED`.
+/// endpoints take 45. It is required, and belongs to the path: endpoints without keys, such as
+/// `orders.search`, go without the layer. The body is compared by its value, whole. Success is
+/// stored, and a replay has no marker. A key that was used for another request is `400` with the
+/// code `IDEMPOTENCY_KEY_REUSED`.
 ///
 /// Source: [`api.json`](https://github.com/square/connect-api-specification/blob/master/api.json)
 /// of 2025-08-19.

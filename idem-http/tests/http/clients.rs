@@ -68,6 +68,8 @@ async fn awss_clients_send_the_token_in_body_query_or_form() {
     );
     // Another operation with the same token is another request.
     assert!(!repeats(&app, json("S.Associate", one), json("S.Disassociate", one)).await);
+    let long = format!("/functions?clientToken={}", "t".repeat(128));
+    assert!(repeats(&app, bare(&long, "{}"), bare(&long, "{}")).await);
     let path = "/functions?clientToken=t2";
     assert!(repeats(&app, bare(path, "{}"), bare(path, "{}")).await);
     let form = |body| {
