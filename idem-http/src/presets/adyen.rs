@@ -11,9 +11,10 @@ const TRANSIENT: HeaderName = HeaderName::from_static("transient-error");
 /// Behaves in the manner of Adyen. **Draft**: some of its rules are second-hand.
 ///
 /// `POST` may carry a key of at most 64 characters. Take the company account as the scope, which the
-/// header `X-API-Key` tells. All answers are stored, errors too, unless the
-/// handler sets the header `transient-error: true`, or answers with a [client error that may
-/// pass](crate::Statuses::without_transient). Every answer repeats the key. A request in flight gets `409` with the code `704`. Answers are replayed for 7 days.
+/// header `X-API-Key` tells. All answers are stored, errors too, unless the handler sets the header
+/// `transient-error: true`, or answers with `403` (a permission may be given) or a [client error
+/// that may pass](crate::Statuses::without_transient). Every answer repeats the key. A request in
+/// flight gets `409` with the code `704`. Answers are replayed for 7 days.
 ///
 /// Source: [docs.adyen.com/development-resources/api-idempotency](https://docs.adyen.com/development-resources/api-idempotency).
 ///
@@ -24,7 +25,7 @@ pub fn adyen() -> HttpPolicy {
         .with_methods([Method::POST])
         .with_key_form(KeyForm::Opaque)
         .with_key_format(KeyFormat::any().with_length(1..=64))
-        .with_kept_statuses(Statuses::all().without_transient())
+        .with_kept_statuses(Statuses::all().without_transient().without(403..=403))
         .with_kept_if(|answer| {
             let transient = answer.headers().get(&TRANSIENT);
             transient.map(HeaderValue::as_bytes) != Some(b"true")

@@ -13,10 +13,10 @@
 //! | [`adcp`] | `/params/arguments/idempotency_key` | `IDEMPOTENCY_CONFLICT` | `IDEMPOTENCY_IN_FLIGHT` | success |
 //! | [`iceberg`] | `Idempotency-Key`, UUIDv7, optional | `422` | `503` | 2xx and final 4xx |
 //! | [`oasis`], [`azure`] | `Repeatability-Request-ID` and `-First-Sent` | `400` | `409` | 2xx and final 4xx |
-//! | [`stripe`] | `Idempotency-Key` of `POST`, optional | `400 idempotency_error` | `409` | all but `400`, `409` and passing 4xx |
+//! | [`stripe`] | `Idempotency-Key` of `POST`, optional | `400 idempotency_error` | `409` | all but `400`, `403`, `409` and passing 4xx |
 //! | [`square`] | `/idempotency_key`, required | `400 IDEMPOTENCY_KEY_REUSED` | `409` | 2xx |
 //! | [`paypal`] | `PayPal-Request-Id`, optional | `422 DUPLICATE_REQUEST_ID` | `409` | 2xx |
-//! | [`adyen`] | `Idempotency-Key` of `POST`, optional | `422` | `409`, `704` | unless `transient-error` |
+//! | [`adyen`] | `Idempotency-Key` of `POST`, optional | `422` | `409`, `704` | unless `403` or `transient-error` |
 //! | [`aws`] | `ClientToken` or the like, in the body, a form or the query | `400 IdempotentParameterMismatch` | `409` | 2xx |
 //! | [`aip155`] | `/request_id` or `requestId`, also in the query, a UUID, optional | `400 INVALID_ARGUMENT` | `409 ABORTED` | 2xx |
 //! | [`mcp`], [`acp_mcp`], [`ucp_mcp`], [`a2a`] | in the JSON-RPC call | an error of the call | an error of the call | see there |

@@ -23,7 +23,7 @@ const FALSE: HeaderValue = HeaderValue::from_static("false");
 /// `POST` may carry a key, which is any text. `Stripe-Account` and `Stripe-Context` are part of it:
 /// the same key for another account is another key. Scope: the account of the secret key. Once a
 /// handler began, its answer is stored, `500` included. Not stored: `400` (validation failed,
-/// nothing ran), `409` (a lost race), [client errors that may
+/// nothing ran), `403` (a permission may be given), `409` (a lost race), [client errors that may
 /// pass](crate::Statuses::without_transient), and answers with `Stripe-Should-Retry: true`; mark
 /// other answers of requests that did not begin with [`NotStored`](crate::NotStored). The replay of
 /// a 5xx has `Stripe-Should-Retry: false`, so that clients stop. A key that was used for another
@@ -36,7 +36,8 @@ const FALSE: HeaderValue = HeaderValue::from_static("false");
 #[must_use]
 pub fn stripe() -> HttpPolicy {
     let stored = Statuses::all().without_transient();
-    let stored = stored.without(400..=400).without(409..=409);
+    let stored = stored.without(400..=400).without(403..=403);
+    let stored = stored.without(409..=409);
     HttpPolicy::ietf()
         .with_methods([Method::POST])
         .with_key_form(KeyForm::Opaque)

@@ -51,9 +51,13 @@ async fn after_an_error_that_may_pass_the_key_is_free_again() {
 
 #[tokio::test]
 async fn presets_release_errors_that_may_pass() {
-    for policy in [presets::stripe(), presets::adyen(), presets::azure()] {
+    for (policy, also) in [
+        (presets::stripe(), 403),
+        (presets::adyen(), 403),
+        (presets::azure(), 421),
+    ] {
         let kept = format!("{policy:?}");
-        for status in [401, 408, 423, 425] {
+        for status in [401, 408, 423, 425, also] {
             let app = answering(layer(policy.clone()), status);
             let send = || app.send(repeatable(post("a", "{}"), "8e03978e"));
             assert_eq!(send().await.status, status, "{kept}");
