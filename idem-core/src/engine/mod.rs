@@ -97,8 +97,6 @@ pub use outcome::Outcome;
 pub use policies::Policies;
 #[cfg(any(feature = "toml", feature = "yaml"))]
 pub use policies::{PolicyFile, PolicyFileError};
-#[cfg(all(feature = "watch", any(feature = "toml", feature = "yaml")))]
-pub use policies::{PolicyWatch, WatchOptions};
 pub use policy::Policy;
 pub use saga::{NotUndone, Saga, SagaEnd, SagaStep, SagaStop, StepError};
 pub use work::Work;

@@ -5,7 +5,7 @@ mod canonical_json;
 mod engine;
 mod ext;
 mod memory;
-#[cfg(all(feature = "toml", feature = "yaml", feature = "watch"))]
+#[cfg(all(feature = "toml", feature = "yaml"))]
 mod policies;
 #[cfg(feature = "metrics")]
 mod prometheus;

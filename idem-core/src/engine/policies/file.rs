@@ -48,17 +48,28 @@ const MAX_BYTES: u64 = 1 << 20;
 /// A run keeps the policy that it started with.
 ///
 /// ```no_run
-/// # #[cfg(all(feature = "toml", feature = "watch"))]
+/// # #[cfg(feature = "toml")]
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use idem_core::engine::{PolicyFile, WatchOptions};
+/// use std::time::Duration;
+///
+/// use idem_core::engine::PolicyFile;
 /// use idem_core::{Idempotency, MemoryStore};
 ///
 /// let file = PolicyFile::load("policies.toml")?;
 /// let idem = Idempotency::new(MemoryStore::new()).with_policy_file(&file);
-/// let _watch = file.watch(WatchOptions::default(), |news| eprintln!("policies: {news:?}"))?; // or file.reload()
+/// tokio::spawn(async move {
+///     loop {
+///         tokio::time::sleep(Duration::from_secs(5)).await;
+///         if let Err(error) = file.reload() {
+///             eprintln!("the earlier policies hold: {error}");
+///         }
+///     }
+/// });
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A file that is written in place may be read half written: write another one, and rename it.
 ///
 /// Clones share the file and its policies.
 #[derive(Debug, Clone)]
@@ -137,20 +148,16 @@ impl PolicyFile {
     ///
     /// As for [`load`](Self::load); the earlier policies still hold.
     pub fn reload(&self) -> Result<bool, PolicyFileError> {
-        let _one = self.one_at_a_time();
-        self.text().and_then(|text| self.install(&text))
-    }
-
-    pub(super) fn one_at_a_time(&self) -> impl Drop + '_ {
         let reloading = self.shared.reloading.lock();
-        reloading.unwrap_or_else(PoisonError::into_inner)
+        let _one = reloading.unwrap_or_else(PoisonError::into_inner);
+        self.install(&self.text()?)
     }
 
-    pub(super) fn text(&self) -> Result<String, PolicyFileError> {
+    fn text(&self) -> Result<String, PolicyFileError> {
         text_of(self.path()).map_err(|error| error.in_file(self.path()))
     }
 
-    pub(super) fn install(&self, text: &str) -> Result<bool, PolicyFileError> {
+    fn install(&self, text: &str) -> Result<bool, PolicyFileError> {
         let base = self.shared.base.clone();
         let policies = Format::of(self.path())
             .and_then(|format| read(format, text, base, &Limits::DEFAULT))

@@ -15,8 +15,6 @@ mod read;
 mod set;
 #[cfg(any(feature = "toml", feature = "yaml"))]
 mod tree;
-#[cfg(all(feature = "watch", any(feature = "toml", feature = "yaml")))]
-mod watch;
 
 #[cfg(any(feature = "toml", feature = "yaml"))]
 pub use error::PolicyFileError;
@@ -24,5 +22,3 @@ pub use error::PolicyFileError;
 pub use file::PolicyFile;
 pub(super) use live::LivePolicies;
 pub use set::Policies;
-#[cfg(all(feature = "watch", any(feature = "toml", feature = "yaml")))]
-pub use watch::{PolicyWatch, WatchOptions};

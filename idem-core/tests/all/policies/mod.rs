@@ -4,4 +4,3 @@ mod forms;
 mod refused;
 mod reload;
 mod support;
-mod watched;

@@ -1,10 +1,8 @@
 //! Helpers that the cases share.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use idem_core::engine::{PolicyFile, PolicyFileError};
+use idem_core::engine::PolicyFile;
 use tempfile::TempDir;
 
 /// A file of policies in a folder of its own.
@@ -39,34 +37,4 @@ pub(crate) fn lease(seconds: u64) -> String {
 /// The seconds of the default's lease.
 pub(crate) fn lease_of(file: &PolicyFile) -> u64 {
     file.policies().default_policy().lease().as_secs()
-}
-
-/// The reports of a watch.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Reports(Arc<Mutex<Vec<Result<(), String>>>>);
-
-impl Reports {
-    pub(crate) fn listener(&self) -> impl FnMut(Result<(), PolicyFileError>) + Send + 'static {
-        let reports = self.clone();
-        move |news| {
-            let news = news.map_err(|error| error.to_string());
-            reports.0.lock().unwrap().push(news);
-        }
-    }
-
-    pub(crate) fn all(&self) -> Vec<Result<(), String>> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-/// Waits for a condition, at most half a minute.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(
-            started.elapsed() < Duration::from_secs(30),
-            "not in time: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
