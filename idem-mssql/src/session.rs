@@ -25,7 +25,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Query<'q> {
     statement: &'q Statement,
-    /// The same with locks on rows alone, for a statement that locks ranges.
+    /// Locks rows alone: the form of a statement that locks ranges.
     by_rows: Option<&'q Statement>,
     values: Vec<Value<'q>>,
     wait: Wait,

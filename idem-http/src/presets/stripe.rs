@@ -12,7 +12,7 @@ const ACCOUNTS: [HeaderName; 2] = [
     HeaderName::from_static("stripe-context"),
 ];
 
-/// What a client does after an answer, whatever its status.
+/// Tells clients whether to retry, whatever the status says.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const FALSE: HeaderValue = HeaderValue::from_static("false");

@@ -82,7 +82,7 @@ async fn awss_clients_send_the_token_in_body_query_or_form() {
     let run = "Action=RunInstances&ClientToken=t3&MinCount=1";
     assert!(repeats(&app, form(run), form(run)).await);
     let other = form("Action=RunInstances&ClientToken=t3&MinCount=2");
-    // What another reader may find a token in does not pass.
+    // A body in which another reader may find a token does not pass.
     let gzip = with(form(run), "content-encoding", "gzip");
     for refused in [other, gzip, form("{\"ClientToken\":\"t4\"")] {
         assert_eq!(app.send(refused).await.status, StatusCode::BAD_REQUEST);

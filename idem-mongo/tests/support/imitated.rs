@@ -16,7 +16,7 @@ use super::standalone::{OP_MSG, number, read};
 /// Where the first document of an `OP_MSG` begins, after the header, flags and its kind.
 const DOCUMENT: usize = 21;
 
-/// What is imitated.
+/// A server whose behaviour the proxy imitates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Imitated {
     /// A `mongod`: no time limit ends an upsert that meets another transaction's insert.
