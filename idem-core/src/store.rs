@@ -1,5 +1,6 @@
 //! [`IdempotencyStore`]: the contract of the family.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ use crate::{
 /// Keys are checked when they are made. Durations, sizes and batch limits are checked before
 /// anything is sent, as in [`check`](crate::backend::check).
 #[async_trait]
-pub trait IdempotencyStore: Debug + Send + Sync + 'static {
+pub trait IdempotencyStore: Any + Debug + Send + Sync {
     /// Returns a constant name for errors and metrics, such as `postgres`.
     fn backend(&self) -> &'static str;
 

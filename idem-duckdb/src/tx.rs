@@ -53,7 +53,7 @@ idem_sql::store_admin! {
 /// # async fn example() -> Result<(), BoxError> {
 /// let store = DuckDbStore::connect("sales.duckdb", Config::new()).await?;
 /// store.migrate().await?;
-/// let transactions = Transactions::new(store.pool().clone());
+/// let transactions = Transactions::new(&store);
 /// # let store = std::sync::Arc::new(store);
 /// let idempotency = Idempotency::new(store.clone());
 /// let retention = Policy::default().retention();
@@ -94,11 +94,16 @@ pub struct DuckDbTransactions(DuckDbPool);
 
 impl TransactionSource for DuckDbTransactions {
     type Pool = DuckDbPool;
+    type Store = DuckDbStore;
     type Isolation = ();
     type Transaction = DuckDbTransaction;
 
     fn new(pool: DuckDbPool) -> Self {
         Self(pool)
+    }
+
+    fn pool(store: &DuckDbStore) -> DuckDbPool {
+        store.pool().clone()
     }
 
     async fn begin(&self, (): (), _: &mut RetryPauses) -> Result<DuckDbTransaction> {

@@ -200,7 +200,7 @@ impl fmt::Debug for Transaction {
 /// # use idem_mssql::{MssqlStore, Transaction};
 /// # async fn pay(store: &MssqlStore, request: &ClaimRequest) -> Result<ClaimOutcome, BoxError> {
 /// # async fn work(_: &mut Transaction) -> Result<ClaimOutcome, BoxError> { Err("…".into()) }
-/// let transactions = idem_mssql::Transactions::new(store.pool().clone());
+/// let transactions = idem_mssql::Transactions::new(&store);
 /// let mut attempts = transactions.attempts();
 /// loop {
 ///     let mut transaction = attempts.begin().await?;
@@ -226,11 +226,16 @@ impl IsolationLevels for MssqlTransactions {}
 
 impl TransactionSource for MssqlTransactions {
     type Pool = Pool;
+    type Store = MssqlStore;
     type Isolation = Isolation;
     type Transaction = Transaction;
 
     fn new(pool: Pool) -> Self {
         Self { pool }
+    }
+
+    fn pool(store: &MssqlStore) -> Pool {
+        store.pool().clone()
     }
 
     async fn begin(&self, isolation: Isolation, pauses: &mut RetryPauses) -> Result<Transaction> {

@@ -216,7 +216,7 @@ async fn a_claim_in_a_transaction_locks_no_range() {
     let answers = [Answer::Zero, Answer::Nothing, Answer::Error(1222, 16)];
     let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
     let store = store(&server, Config::new().with_claim_method(ClaimMethod::Merge));
-    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut attempts = Transactions::new(&store).attempts();
     let mut transaction = attempts.begin().await.unwrap();
     let claimed = store.claim_in(&mut transaction, &request("one")).await;
     is(&claimed.unwrap_err(), ErrorKind::Contention, Effect::None);
@@ -239,7 +239,7 @@ async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
     let answers = [Answer::Zero, Answer::Nothing, Answer::Error(2627, 14)];
     let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
     let store = store(&server, config());
-    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut attempts = Transactions::new(&store).attempts();
     let mut transaction = attempts.begin().await.unwrap();
     let request = request("one");
     let claimed = store.claim_in(&mut transaction, &request).await;
@@ -301,7 +301,7 @@ async fn the_maximum_timeouts_are_no_panic() {
     let config = config().with_timeout(Duration::MAX);
     let store = MssqlStore::with_config(pool, config);
     assert_eq!(store.delete_expired(1).await.unwrap(), 0);
-    let transactions = Transactions::new(store.pool().clone()).with_limit(Duration::MAX);
+    let transactions = Transactions::new(&store).with_limit(Duration::MAX);
     let transaction = transactions.attempts().begin().await.unwrap();
     transaction.commit().await.unwrap();
 }

@@ -8,6 +8,7 @@ use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
 use sqlx::MySqlPool;
 
 use crate::error::is_transaction_retryable;
+use crate::store::MySqlStore;
 use crate::transaction::Transaction;
 
 fn begin(isolation: Isolation) -> &'static str {
@@ -32,7 +33,7 @@ fn begin(isolation: Isolation) -> &'static str {
 /// # async fn pay(store: &idem_mysql::MySqlStore, request: &idem_core::ClaimRequest)
 /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
 /// # async fn work(_: &mut idem_mysql::Transaction) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
-/// let transactions = idem_mysql::Transactions::new(store.pool().clone());
+/// let transactions = idem_mysql::Transactions::new(&store);
 /// let mut attempts = transactions.attempts();
 /// loop {
 ///     let mut transaction = attempts.begin().await?;
@@ -60,11 +61,16 @@ impl IsolationLevels for MySqlTransactions {}
 
 impl TransactionSource for MySqlTransactions {
     type Pool = MySqlPool;
+    type Store = MySqlStore;
     type Isolation = Isolation;
     type Transaction = Transaction;
 
     fn new(pool: MySqlPool) -> Self {
         Self { pool }
+    }
+
+    fn pool(store: &MySqlStore) -> MySqlPool {
+        store.pool().clone()
     }
 
     async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<Transaction> {

@@ -81,7 +81,7 @@ fn begin(isolation: Isolation) -> &'static str {
 /// # async fn pay(store: &idem_postgres::PostgresStore, request: &idem_core::ClaimRequest)
 /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
 /// # async fn work(_: &mut sqlx::PgTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
-/// let transactions = idem_postgres::Transactions::new(store.pool().clone());
+/// let transactions = idem_postgres::Transactions::new(&store);
 /// let mut attempts = transactions.attempts();
 /// loop {
 ///     let mut transaction = attempts.begin().await?;
@@ -107,11 +107,16 @@ impl IsolationLevels for PgTransactions {}
 
 impl TransactionSource for PgTransactions {
     type Pool = PgPool;
+    type Store = PostgresStore;
     type Isolation = Isolation;
     type Transaction = PgTransaction<'static>;
 
     fn new(pool: PgPool) -> Self {
         Self { pool }
+    }
+
+    fn pool(store: &PostgresStore) -> PgPool {
+        store.pool().clone()
     }
 
     /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may

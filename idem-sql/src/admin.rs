@@ -187,11 +187,42 @@ macro_rules! store_admin {
                 Response, Result,
             };
             use $crate::operations::Operations as _;
-            use $crate::transactions::{TransactionSource, Transactions};
+            use $crate::transactions::{RecordsIn, TransactionSource, Transactions};
+
+            type Transaction = <$source as TransactionSource>::Transaction;
+
+            impl RecordsIn<Transaction> for $store {
+                fn is_same(&self, other: &Self) -> bool {
+                    std::sync::Arc::ptr_eq(&self.operations, &other.operations)
+                }
+
+                async fn claims(
+                    &self,
+                    transaction: &mut Transaction,
+                    request: &ClaimRequest,
+                ) -> Result<ClaimOutcome> {
+                    let ($in, $transaction, $key) = (self, transaction, request.key());
+                    let mut session = $session?;
+                    self.operations.claim(&mut session, request).await
+                }
+
+                async fn completes(
+                    &self,
+                    transaction: &mut Transaction,
+                    claim: &Claim,
+                    response: &Response,
+                    retention: Duration,
+                ) -> Result<()> {
+                    let result = FinalResult::completed(response, retention, &self.limits())?;
+                    let ($in, $transaction, $key) = (self, transaction, claim.key());
+                    let mut session = $session?;
+                    self.operations.finish(&mut session, claim, &result).await
+                }
+            }
 
             struct Steps<'f> {
                 store: &'f $store,
-                transaction: &'f mut <$source as TransactionSource>::Transaction,
+                transaction: &'f mut Transaction,
             }
 
             #[async_trait]
@@ -203,10 +234,7 @@ macro_rules! store_admin {
                 }
 
                 async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-                    let ($in, $transaction, $key) =
-                        (self.store, &mut *self.transaction, request.key());
-                    let mut session = $session?;
-                    self.store.operations.claim(&mut session, request).await
+                    self.store.claims(self.transaction, request).await
                 }
 
                 async fn complete(
@@ -215,13 +243,10 @@ macro_rules! store_admin {
                     response: &Response,
                     retention: Duration,
                 ) -> Result<()> {
-                    let limits = self.store.limits();
-                    let result = FinalResult::completed(response, retention, &limits)?;
-                    let ($in, $transaction, $key) =
-                        (self.store, &mut *self.transaction, claim.key());
-                    let mut session = $session?;
-                    let operations = &self.store.operations;
-                    operations.finish(&mut session, claim, &result).await
+                    let Self { store, transaction } = self;
+                    store
+                        .completes(transaction, claim, response, retention)
+                        .await
                 }
 
                 async fn take(&mut self, step: &ForcedStep, seen: SummaryState) -> Result<bool> {
@@ -234,8 +259,7 @@ macro_rules! store_admin {
 
             impl $store {
                 async fn force_now(&self, step: &ForcedStep) -> Result<Forced> {
-                    let pool = self.pool().clone();
-                    let mut attempts = Transactions::<$source>::new(pool).attempts();
+                    let mut attempts = Transactions::<$source>::new(self).attempts();
                     loop {
                         let mut transaction = attempts.begin().await?;
                         let mut steps = Steps {

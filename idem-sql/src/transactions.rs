@@ -5,7 +5,11 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use idem_core::backend::RetryPauses;
-use idem_core::{BoxError, Error, ErrorKind, Result};
+use idem_core::engine::{Transactional, as_store};
+use idem_core::{
+    BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, IdempotencyStore, Response,
+    Result,
+};
 
 use crate::config::MAX_TIME;
 
@@ -13,13 +17,18 @@ use crate::config::MAX_TIME;
 pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     /// The pool of the connections.
     type Pool;
+    /// The store whose records the transactions write.
+    type Store: RecordsIn<Self::Transaction> + Clone;
     /// An open transaction. Dropped, it is rolled back.
-    type Transaction: Send;
+    type Transaction: Send + 'static;
     /// How much a transaction sees of others. The default is that of the store's own statements.
     type Isolation: Copy + Debug + Default + Send + Sync;
 
     /// Creates transactions on this pool.
     fn new(pool: Self::Pool) -> Self;
+
+    /// Returns the pool of the store.
+    fn pool(store: &Self::Store) -> Self::Pool;
 
     /// Begins a transaction. A future that is dropped leaves nothing open.
     fn begin(
@@ -36,6 +45,28 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
 
     /// Returns whether to repeat the whole transaction after this error.
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool;
+}
+
+/// A store that writes its records in transactions `T` of its driver.
+pub trait RecordsIn<T>: IdempotencyStore {
+    /// Returns whether both are clones of one store.
+    fn is_same(&self, other: &Self) -> bool;
+
+    /// Claims a key in the transaction.
+    fn claims(
+        &self,
+        transaction: &mut T,
+        request: &ClaimRequest,
+    ) -> impl Future<Output = Result<ClaimOutcome>> + Send;
+
+    /// Completes a claim in the transaction.
+    fn completes(
+        &self,
+        transaction: &mut T,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// A driver whose transactions have isolation levels.
@@ -56,21 +87,30 @@ pub enum Isolation {
 /// Runs transactions, and repeats each as a whole when a concurrent one got in its way.
 #[derive(Debug, Clone)]
 pub struct Transactions<S: TransactionSource> {
+    store: S::Store,
     source: S,
     isolation: S::Isolation,
     limit: Duration,
 }
 
 impl<S: TransactionSource> Transactions<S> {
-    /// Creates transactions on this pool, each repeated for at most 10 s; under READ COMMITTED,
-    /// where there are isolation levels.
+    /// Creates transactions on the pool of this store, under READ COMMITTED where there are
+    /// isolation levels. Each is repeated for at most 10 s.
     #[must_use]
-    pub fn new(pool: S::Pool) -> Self {
+    pub fn new(store: &S::Store) -> Self {
         Self {
-            source: S::new(pool),
+            store: store.clone(),
+            source: S::new(S::pool(store)),
             isolation: S::Isolation::default(),
             limit: Duration::from_secs(10),
         }
+    }
+
+    /// Sets another pool of the same database.
+    #[must_use]
+    pub fn with_pool(mut self, pool: S::Pool) -> Self {
+        self.source = S::new(pool);
+        self
     }
 
     /// Sets the isolation level.
@@ -83,7 +123,7 @@ impl<S: TransactionSource> Transactions<S> {
         self
     }
 
-    /// Sets how long a transaction is repeated. Default: 10 s; more than a year counts as a year.
+    /// Sets how long a transaction of [`attempts`](Self::attempts) is repeated. Default: 10 s; more than a year counts as a year.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit.min(MAX_TIME);
@@ -102,6 +142,51 @@ impl<S: TransactionSource> Transactions<S> {
             isolation: self.isolation,
             pauses: RetryPauses::new(self.limit),
         }
+    }
+}
+
+impl<S: TransactionSource> Transactional for Transactions<S> {
+    type Transaction = S::Transaction;
+
+    fn is_of(&self, store: &dyn IdempotencyStore) -> bool {
+        as_store::<S::Store>(store).is_some_and(|store| store.is_same(&self.store))
+    }
+
+    async fn begin(&self) -> Result<S::Transaction> {
+        let mut pauses = RetryPauses::new(self.limit);
+        self.source.begin(self.isolation, &mut pauses).await
+    }
+
+    async fn claim(
+        &self,
+        transaction: &mut S::Transaction,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        self.store.claims(transaction, request).await
+    }
+
+    async fn seal(
+        &self,
+        transaction: &mut S::Transaction,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        self.store
+            .completes(transaction, claim, response, retention)
+            .await
+    }
+
+    async fn commit(&self, transaction: S::Transaction) -> Result<()> {
+        self.source.commit(transaction).await
+    }
+
+    async fn roll_back(&self, transaction: S::Transaction) {
+        self.source.rollback(transaction).await;
+    }
+
+    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
+        S::is_retryable(error)
     }
 }
 

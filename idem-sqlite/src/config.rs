@@ -70,7 +70,7 @@ mod tests {
         let key = Key::new("tenant", "pay", "one").unwrap();
         let request = ClaimRequest::new(key, Fingerprint::raw("1"));
         assert_eq!(store.claim(&request).await.unwrap().name(), "acquired");
-        let transactions = crate::Transactions::new(store.pool().clone());
+        let transactions = crate::Transactions::new(&store);
         let mut attempts = transactions.with_limit(Duration::MAX).attempts();
         let transaction = attempts.begin().await.unwrap();
         let done = attempts.finish(transaction, Ok::<_, Error>(7)).await;

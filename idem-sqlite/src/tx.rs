@@ -59,47 +59,30 @@ impl SqliteStore {
 /// Runs transactions that hold the write lock from their start, and repeats each as a whole when
 /// the database was locked.
 ///
-/// Here the engine claims outside, and the payment's row commits with its record:
+/// The payment's row commits with its record, or neither does:
 ///
 /// ```
-/// use idem_core::{BoxError, Idempotency, Key, Policy, Response, Work};
+/// use idem_core::{Idempotency, Key};
 /// use idem_sqlite::{Config, SqliteStore, Transactions};
 ///
 /// # #[tokio::main]
-/// # async fn main() -> Result<(), BoxError> {
+/// # async fn main() -> Result<(), idem_core::BoxError> {
 /// # let folder = tempfile::tempdir()?;
 /// # let url = format!("sqlite:{}/shop.db", folder.path().display());
 /// let store = SqliteStore::connect(&url, Config::new()).await?;
 /// store.migrate().await?;
 /// # sqlx::query("CREATE TABLE payments (cents INTEGER NOT NULL)").execute(store.pool()).await?;
-/// let transactions = Transactions::new(store.pool().clone());
-/// # let store = std::sync::Arc::new(store);
+/// let transactions = Transactions::new(&store);
 /// let idempotency = Idempotency::new(store.clone());
-/// let retention = Policy::default().retention();
-/// let pay = async |work: Work| {
-///     let claim = work.claim().expect("a run with a key has a claim");
-///     let receipt = "receipt 1".to_owned();
-///     let mut attempts = transactions.attempts();
-///     loop {
-///         let mut transaction = attempts.begin().await?;
-///         let written = async {
-///             let insert = sqlx::query("INSERT INTO payments VALUES (1250)");
-///             insert.execute(&mut *transaction).await?;
-///             let response = Response::json(&receipt)?;
-///             store.complete_in(&mut transaction, &claim, &response, retention).await?;
-///             Ok::<_, BoxError>(())
-///         };
-///         let written = written.await;
-///         // Commits, or rolls back; `None` if another transaction was in the way: once more.
-///         if let Some(done) = attempts.finish(transaction, written).await {
-///             return done.map(|()| receipt);
-///         }
-///     }
-/// };
 /// let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
 /// for _ in 0..2 {
-///     let receipt = idempotency.run(&key, &("EUR", 1250), pay).await;
-///     assert_eq!(receipt.map_err(|error| error.to_string())?.into_inner(), "receipt 1");
+///     let pay = idempotency.run_in(&transactions, &key, &("EUR", 1250), async |mut tx, _| {
+///         let insert = sqlx::query("INSERT INTO payments VALUES (1250)");
+///         insert.execute(&mut **tx).await?;
+///         Ok("receipt 1".to_owned())
+///     });
+///     let receipt = pay.await.map_err(|error| error.to_string())?;
+///     assert_eq!(receipt.into_inner(), "receipt 1");
 /// }
 /// let payments = sqlx::query_scalar("SELECT count(*) FROM payments");
 /// let payments: i64 = payments.fetch_one(store.pool()).await?;
@@ -121,12 +104,17 @@ pub struct SqliteTransactions {
 
 impl TransactionSource for SqliteTransactions {
     type Pool = SqlitePool;
+    type Store = SqliteStore;
     type Isolation = ();
     type Transaction = SqliteTransaction<'static>;
 
     fn new(pool: SqlitePool) -> Self {
         let file = DatabaseFile::new(pool.connect_options().get_filename(), false);
         Self { pool, file }
+    }
+
+    fn pool(store: &SqliteStore) -> SqlitePool {
+        store.pool().clone()
     }
 
     async fn begin(&self, (): (), pauses: &mut RetryPauses) -> Result<SqliteTransaction<'static>> {

@@ -34,7 +34,7 @@ impl Loader {
             .pool()
             .run(move |connection| connection.execute_batch(create));
         create.await?;
-        let transactions = Transactions::new(store.pool().clone());
+        let transactions = Transactions::new(&store);
         Ok(Self {
             store,
             transactions,

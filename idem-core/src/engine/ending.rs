@@ -7,6 +7,8 @@ use crate::{Failure, Response};
 #[derive(Debug, Clone)]
 pub(super) enum Ending {
     Complete(Response),
+    /// Completed already, in a transaction of the work.
+    Sealed(Response),
     Fail(Failure),
     /// With a failure that says that the work has run and its result is not stored.
     NotStored,
@@ -21,7 +23,15 @@ impl Ending {
             Self::Complete(_) => "complete",
             Self::Fail(_) | Self::NotStored => "fail",
             Self::Release => "release",
-            Self::LetExpire => "",
+            Self::Sealed(_) | Self::LetExpire => "",
+        }
+    }
+
+    /// Returns how the run's other claims end.
+    pub(super) fn of_followers(&self) -> Self {
+        match self {
+            Self::Sealed(response) => Self::Complete(response.clone()),
+            ending => ending.clone(),
         }
     }
 

@@ -10,8 +10,9 @@ use super::context::{Context, Doubt, in_time_since};
 use super::ending::Ending;
 use super::heartbeat::Heartbeat;
 use super::lease::{Follower, Lease};
+use super::run::cancelled;
 use crate::backoff::Backoff;
-use crate::{Claim, ClaimRequest, Effect, Error, ErrorKind, Failure, Result};
+use crate::{Claim, ClaimRequest, Effect, Error, ErrorKind, Result};
 
 /// A claim that always ends, whatever happens to its holder: settled, or dropped.
 ///
@@ -68,12 +69,7 @@ impl Held {
     /// Starts the heartbeat; from now on a drop does what the policy says about cancelled work.
     pub(super) fn start(&mut self) {
         self.heartbeat = Some(Heartbeat::start(&self.lease));
-        self.on_drop = Ending::interrupted(self.lease.context.policy.on_cancel(), || {
-            Failure::new(
-                Failure::CANCELLED,
-                "the caller went away while the work ran",
-            )
-        });
+        self.on_drop = Ending::interrupted(self.lease.context.policy.on_cancel(), cancelled);
     }
 
     /// Sets the ending for a drop from now on.
@@ -98,6 +94,10 @@ impl Held {
         if heartbeat.is_some() {
             context.report_expiry(&self.lease);
         }
+        // The work has sealed its claim in a transaction: only its other keys are left.
+        if let Some(response) = self.lease.sealed() {
+            self.on_drop = Ending::Sealed(response.clone());
+        }
         let followers = self.lease.take_followers(&self.on_drop);
         let limit = match self.on_drop {
             Ending::LetExpire => {
@@ -107,7 +107,7 @@ impl Held {
                 return None;
             }
             Ending::Release => context.policy.retry_timeout(),
-            Ending::Complete(_) | Ending::Fail(_) | Ending::NotStored => {
+            Ending::Complete(_) | Ending::Sealed(_) | Ending::Fail(_) | Ending::NotStored => {
                 context.policy.seal_limit()
             }
         };
@@ -117,7 +117,8 @@ impl Held {
             claim: self.lease.claim(),
             // A claim that cannot be released must expire, so no heartbeat; a claim that is sealed
             // late must not be taken over before.
-            _heartbeat: heartbeat.filter(|_| !matches!(ending, Ending::Release)),
+            _heartbeat: heartbeat
+                .filter(|_| !matches!(ending, Ending::Release | Ending::Sealed(_))),
             ending,
             limit,
             followers,
@@ -209,7 +210,7 @@ impl LastStep {
             Ending::Complete(response) => store.complete(claim, response, policy.retention()),
             Ending::Fail(failure) => store.fail(claim, failure, policy.failure_retention()),
             Ending::Release => store.release(claim),
-            Ending::NotStored | Ending::LetExpire => return Ok(()),
+            Ending::Sealed(_) | Ending::NotStored | Ending::LetExpire => return Ok(()),
         };
         in_time_since(sent, policy.try_limit(), self.ending.call(), call).await
     }

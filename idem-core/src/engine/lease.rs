@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::context::Context;
 use super::ending::Ending;
 use crate::backend::check;
-use crate::{Claim, ClaimRequest, Fingerprint, Key, Result};
+use crate::{Claim, ClaimRequest, Fingerprint, Key, Response, Result};
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held. The
 /// run, its work and its heartbeat share it.
@@ -37,6 +37,8 @@ pub(super) struct Lease {
     /// Whether observers know that it was lost.
     loss_is_told: AtomicBool,
     followers: Mutex<Vec<Box<dyn Follower>>>,
+    /// The result that the work has committed together with its rows.
+    sealed: OnceLock<Response>,
 }
 
 /// A claim under another key of the same run, which ends as the run's own does.
@@ -75,6 +77,7 @@ impl Lease {
             is_handed_over: AtomicBool::new(false),
             loss_is_told: AtomicBool::new(false),
             followers: Mutex::default(),
+            sealed: OnceLock::new(),
         }
     }
 
@@ -93,7 +96,7 @@ impl Lease {
     pub(super) fn take_followers(&self, ending: &Ending) -> Vec<Box<dyn Follower>> {
         let mut taken = std::mem::take(&mut *self.followers());
         for follower in &mut taken {
-            follower.set_on_drop(ending.clone());
+            follower.set_on_drop(ending.of_followers());
         }
         taken
     }
@@ -153,6 +156,18 @@ impl Lease {
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.ended.notify_waiters();
+    }
+
+    /// Marks the claim as sealed by the work, with this result.
+    pub(super) fn set_sealed(&self, response: Response) {
+        // It is sealed once: the engine refuses a second commit, and so does the store.
+        let _ = self.sealed.set(response);
+        self.end();
+    }
+
+    /// Returns the result that the work has sealed.
+    pub(super) fn sealed(&self) -> Option<&Response> {
+        self.sealed.get()
     }
 
     /// Returns whether the claim can no longer be assumed to be held. Once true, it stays true.

@@ -36,7 +36,7 @@ impl Context {
                 }
                 observe::Ending::Unsettled
             }
-            (Ending::Complete(_), Ok(())) => {
+            (Ending::Complete(_) | Ending::Sealed(_), Ok(())) => {
                 return match lease.first_seen() {
                     Some(first) => self.observers.sealed(key, Some(first.elapsed())),
                     None => self.report_sealed_at_last(key.clone()),

@@ -38,14 +38,24 @@ where
     F: FnOnce(Work) -> Fut + Send,
     Fut: Future<Output = Result<T, E>> + Send,
 {
-    match decided(context, key, fingerprint).await {
-        Ok(Claimed::Held(held)) => perform::<C, _, _, _, _>(context, held, work).await,
+    match held::<C, _, _, _>(decided(context, key, fingerprint).await) {
+        Ok(held) => perform::<C, _, _, _, _>(context, held, work).await,
+        Err(answer) => answer,
+    }
+}
+
+/// Returns what a granted claim holds, and otherwise the answer to the caller.
+pub(super) fn held<C: Codec<T>, H, T, E>(
+    claimed: Result<Claimed<H>>,
+) -> Result<H, Result<Outcome<T>, RunError<E, T>>> {
+    Err(match claimed {
+        Ok(Claimed::Held(held)) => return Ok(held),
         Ok(Claimed::Completed(completed)) => replayed::<C, _>(completed).map_err(RunError::Codec),
         Ok(Claimed::Failed(failed)) => Err(RunError::Failed(failed)),
         Ok(Claimed::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
         Ok(Claimed::Conflict(conflict)) => Err(RunError::Conflict(conflict)),
         Err(error) => Err(RunError::Store(error)),
-    }
+    })
 }
 
 /// Claims the key and reports the decision to the observers.
@@ -55,7 +65,7 @@ pub(super) async fn decided(
     fingerprint: Fingerprint,
 ) -> Result<Claimed> {
     let claimed = claim_in_time(context, key, fingerprint).await;
-    let decision = claimed.as_ref().map(Claimed::decision);
+    let decision = claimed.as_ref().map(|it| it.decision(Held::is_takeover));
     let decision = decision.unwrap_or(Decision::Unknown);
     context.observers.decided(key, decision);
     claimed
@@ -122,22 +132,32 @@ where
             Err(RunError::Work(error))
         }
         Err(panic) => {
-            let ending = Ending::interrupted(context.policy.on_panic(), || {
-                Failure::new(Failure::PANICKED, "the work panicked")
-            });
+            let ending = Ending::interrupted(context.policy.on_panic(), panicked);
             let _ = held.settle(ending).await;
             resume_unwind(panic)
         }
     }
 }
 
+pub(super) fn panicked() -> Failure {
+    Failure::new(Failure::PANICKED, "the work panicked")
+}
+
+pub(super) fn cancelled() -> Failure {
+    let message = "the caller went away while the work ran";
+    Failure::new(Failure::CANCELLED, message)
+}
+
 /// Returns the work's result, or its panic. The work is dropped before this ends.
-async fn caught<F, Fut>(work: F, handle: Work) -> Result<Fut::Output, Box<dyn Any + Send>>
+pub(super) async fn caught<A, F, Fut>(
+    work: F,
+    argument: A,
+) -> Result<Fut::Output, Box<dyn Any + Send>>
 where
-    F: FnOnce(Work) -> Fut + Send,
+    F: FnOnce(A) -> Fut + Send,
     Fut: Future + Send,
 {
-    let mut future = pin!(catch_unwind(AssertUnwindSafe(|| work(handle)))?);
+    let mut future = pin!(catch_unwind(AssertUnwindSafe(|| work(argument)))?);
     poll_fn(|context| {
         // The state that the panic left behind is dropped and never read.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
@@ -156,7 +176,17 @@ async fn seal<C: Codec<T>, T: Send, E>(
 ) -> Result<Outcome<T>, RunError<E, T>> {
     held.set_on_drop(Ending::NotStored);
     let limits = context.policy.limits(context.store().limits());
-    let source = match encode::<C, T>(&value, &limits) {
+    let encoded = encode::<C, T>(&value, &limits);
+    if let Some(sealed) = held.lease().sealed().cloned() {
+        let _ = held.settle(Ending::LetExpire).await;
+        if encoded.is_ok_and(|response| response == sealed) {
+            return Ok(Outcome::Fresh(value));
+        }
+        return C::decode(sealed)
+            .map(Outcome::Fresh)
+            .map_err(RunError::Codec);
+    }
+    let source = match encoded {
         Ok(response) => match held.settle(Ending::Complete(response)).await {
             Ok(()) => return Ok(Outcome::Fresh(value)),
             Err(error) => error,
@@ -169,13 +199,13 @@ async fn seal<C: Codec<T>, T: Send, E>(
     Err(RunError::NotStored { value, source })
 }
 
-fn encode<C: Codec<T>, T>(value: &T, limits: &Limits) -> Result<Response> {
+pub(super) fn encode<C: Codec<T>, T>(value: &T, limits: &Limits) -> Result<Response> {
     let response = C::encode(value)?;
     check::response_fits(&response, limits)?;
     Ok(response)
 }
 
-fn after_error(context: &Context, error: &impl Display) -> Ending {
+pub(super) fn after_error(context: &Context, error: &impl Display) -> Ending {
     match context.policy.on_error() {
         ErrorPolicy::Release => Ending::Release,
         ErrorPolicy::LetExpire => Ending::LetExpire,

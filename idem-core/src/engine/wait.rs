@@ -11,24 +11,36 @@ use super::observe::Decision;
 use crate::backend::{MAX_LOCK_WAIT, Subscription};
 use crate::backoff::Backoff;
 use crate::{
-    ClaimOutcome, ClaimRequest, Completed, Conflict, Error, ErrorKind, Failed, InFlight, Result,
+    Claim, ClaimOutcome, ClaimRequest, Completed, Conflict, Error, ErrorKind, Failed, InFlight,
+    Result,
 };
 
-/// What became of a claim.
+/// What became of a claim; `H` is what a granted one holds.
 #[derive(Debug)]
-pub(super) enum Claimed {
-    Held(Held),
+pub(super) enum Claimed<H = Held> {
+    Held(H),
     Completed(Completed),
     Failed(Failed),
     InFlight(InFlight),
     Conflict(Conflict),
 }
 
-impl Claimed {
+impl<H> Claimed<H> {
+    /// Returns the answer of a claim that was not granted; otherwise the claim as the error.
+    pub(super) fn lost(outcome: ClaimOutcome) -> Result<Self, Claim> {
+        Ok(match outcome {
+            ClaimOutcome::Acquired(claim) => return Err(claim),
+            ClaimOutcome::Completed(completed) => Self::Completed(completed),
+            ClaimOutcome::Failed(failed) => Self::Failed(failed),
+            ClaimOutcome::InFlight(in_flight) => Self::InFlight(in_flight),
+            ClaimOutcome::Conflict(conflict) => Self::Conflict(conflict),
+        })
+    }
+
     /// Returns the decision in the form for observers.
-    pub(super) fn decision(&self) -> Decision {
+    pub(super) fn decision(&self, is_takeover: impl FnOnce(&H) -> bool) -> Decision {
         match self {
-            Self::Held(held) if held.is_takeover() => Decision::Takeover,
+            Self::Held(held) if is_takeover(held) => Decision::Takeover,
             Self::Held(_) => Decision::New,
             Self::Completed(_) => Decision::Duplicate,
             Self::Failed(_) => Decision::Failed,
@@ -45,14 +57,48 @@ impl Claimed {
 /// because the work never started.
 pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Claimed> {
     let begun = Instant::now();
-    let mut asking = Asking {
-        context: context.clone(),
-        request: request.clone(),
-        doubt: Doubt::default(),
-    };
+    let mut asking = Asking::new(context, request, AtTheStore);
     context
         .to_its_end(async move { asking.run(begun).await })
         .await
+}
+
+/// How a claim is sent.
+pub(super) trait Asks: Send + Sync {
+    type Held: Send;
+
+    /// Sends it once; the time-out of the call counts from `sent`.
+    fn ask(
+        &self,
+        context: &Context,
+        request: &ClaimRequest,
+        sent: Instant,
+    ) -> impl Future<Output = Result<Claimed<Self::Held>>> + Send;
+
+    /// Returns how long a caller that does not wait repeats a claim that meets a locked key.
+    fn contended(&self, retry_timeout: Duration) -> Duration;
+}
+
+/// As a claim with a lease.
+struct AtTheStore;
+
+impl Asks for AtTheStore {
+    type Held = Held;
+
+    async fn ask(
+        &self,
+        context: &Context,
+        request: &ClaimRequest,
+        sent: Instant,
+    ) -> Result<Claimed> {
+        let outcome = context.store().claim(request).await?;
+        let held = |claim| Claimed::Held(Held::new(context.clone(), request, claim, sent));
+        Ok(Claimed::lost(outcome).unwrap_or_else(held))
+    }
+
+    fn contended(&self, retry_timeout: Duration) -> Duration {
+        retry_timeout
+    }
 }
 
 /// Why the key cannot be acquired now.
@@ -75,7 +121,7 @@ impl Busy {
     }
 
     /// Returns the answer for a caller that does not wait, or no longer.
-    fn claimed(self) -> Result<Claimed> {
+    fn claimed<H>(self) -> Result<Claimed<H>> {
         match self {
             Self::InFlight(in_flight) => Ok(Claimed::InFlight(in_flight)),
             Self::Contended(error) => Err(error),
@@ -87,18 +133,29 @@ fn is_contended(error: &Error) -> bool {
     error.kind() == ErrorKind::Contention
 }
 
-struct Asking {
+pub(super) struct Asking<A> {
     context: Context,
     request: ClaimRequest,
     doubt: Doubt,
+    asks: A,
 }
 
-impl Asking {
+impl<A: Asks> Asking<A> {
+    pub(super) fn new(context: &Context, request: &ClaimRequest, asks: A) -> Self {
+        Self {
+            context: context.clone(),
+            request: request.clone(),
+            doubt: Doubt::default(),
+            asks,
+        }
+    }
+
     /// Claims, and waits as the policy says.
-    async fn run(&mut self, begun: Instant) -> Result<Claimed> {
+    pub(super) async fn run(&mut self, begun: Instant) -> Result<Claimed<A::Held>> {
         let retry_timeout = self.context.policy.retry_timeout();
         let BusyPolicy::Wait { limit } = self.context.policy.on_busy() else {
-            return self.ask(begun, retry_timeout, retry_timeout).await;
+            let contended = self.asks.contended(retry_timeout);
+            return self.ask(begun, retry_timeout, contended).await;
         };
         // A short race for the key does not count as a wait.
         let contended = retry_timeout.min(MAX_LOCK_WAIT);
@@ -112,7 +169,7 @@ impl Asking {
     }
 
     /// Repeats the claim until it is decided or the time is up.
-    async fn wait(&mut self, mut busy: Busy, mut backoff: Backoff) -> Result<Claimed> {
+    async fn wait(&mut self, mut busy: Busy, mut backoff: Backoff) -> Result<Claimed<A::Held>> {
         let Some(_permit) = self.context.shared.waiting.permit() else {
             return busy.claimed();
         };
@@ -167,16 +224,16 @@ impl Asking {
         mut sent: Instant,
         limit: Duration,
         contended: Duration,
-    ) -> Result<Claimed> {
+    ) -> Result<Claimed<A::Held>> {
         let begun = sent;
         let (mut away_backoff, mut contended_backoff) = (None, None);
         loop {
-            let call = self.context.store().claim(&self.request);
+            let call = self.asks.ask(&self.context, &self.request, sent);
             let try_limit = self.context.policy.try_limit();
             match in_time_since(sent, try_limit, "claim", call).await {
-                Ok(outcome) => {
+                Ok(claimed) => {
                     self.doubt.clear();
-                    return Ok(self.claimed(outcome, sent));
+                    return Ok(claimed);
                 }
                 Err(error) => {
                     let error = self.doubt.about_all(error);
@@ -193,18 +250,6 @@ impl Asking {
                     sent = Instant::now();
                 }
             }
-        }
-    }
-
-    fn claimed(&self, outcome: ClaimOutcome, sent: Instant) -> Claimed {
-        match outcome {
-            ClaimOutcome::Acquired(claim) => {
-                Claimed::Held(Held::new(self.context.clone(), &self.request, claim, sent))
-            }
-            ClaimOutcome::Completed(completed) => Claimed::Completed(completed),
-            ClaimOutcome::Failed(failed) => Claimed::Failed(failed),
-            ClaimOutcome::InFlight(in_flight) => Claimed::InFlight(in_flight),
-            ClaimOutcome::Conflict(conflict) => Claimed::Conflict(conflict),
         }
     }
 

@@ -1,6 +1,6 @@
 //! [`Waiting`]: the runs of this process that wait for another run's result.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -12,6 +12,8 @@ use crate::backend::Subscription;
 #[derive(Debug)]
 pub(super) struct Waiting {
     permits: Arc<Semaphore>,
+    /// The keys whose transactions are open in this process.
+    open: Mutex<HashSet<Key>>,
     channels: Mutex<HashMap<Key, watch::Sender<u64>>>,
 }
 
@@ -20,6 +22,7 @@ impl Waiting {
     pub(super) fn new(most: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            open: Mutex::default(),
             channels: Mutex::default(),
         }
     }
@@ -43,11 +46,38 @@ impl Waiting {
         })
     }
 
+    fn open(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks the key as that of an open transaction; `None` where it is one already.
+    pub(super) fn begin(self: &Arc<Self>, key: &Key) -> Option<OpenKey> {
+        let is_new = self.open().insert(key.clone());
+        is_new.then(|| OpenKey {
+            waiting: Arc::clone(self),
+            key: key.clone(),
+        })
+    }
+
     /// Notifies the runs that wait for this key that a claim has ended.
     pub(super) fn ended(&self, key: &Key) {
         if let Some(channel) = self.channels().get(key) {
             channel.send_modify(|count| *count += 1);
         }
+    }
+}
+
+/// A key whose transaction is open in this process.
+#[derive(Debug)]
+pub(super) struct OpenKey {
+    waiting: Arc<Waiting>,
+    key: Key,
+}
+
+impl Drop for OpenKey {
+    fn drop(&mut self) {
+        self.waiting.open().remove(&self.key);
+        self.waiting.ended(&self.key);
     }
 }
 

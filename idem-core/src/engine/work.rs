@@ -19,6 +19,8 @@ enum Inner {
     Keyed(Arc<Lease>),
     /// With a random key.
     Unkeyed(Key),
+    /// In a transaction, which holds the claim.
+    InTransaction(Key),
 }
 
 impl Work {
@@ -33,11 +35,20 @@ impl Work {
         Ok(Self(Inner::Unkeyed(Key::new("unkeyed", "unkeyed", id)?)))
     }
 
+    /// Creates work whose claim is part of its transaction.
+    pub(super) fn in_transaction(key: Key) -> Self {
+        Self(Inner::InTransaction(key))
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        matches!(self.0, Inner::InTransaction(_))
+    }
+
     /// Returns the claim that is held; `None` without a key.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.0 {
             Inner::Keyed(lease) => Some(lease),
-            Inner::Unkeyed(_) => None,
+            Inner::Unkeyed(_) | Inner::InTransaction(_) => None,
         }
     }
 
@@ -46,13 +57,13 @@ impl Work {
     pub fn key(&self) -> &Key {
         match &self.0 {
             Inner::Keyed(lease) => lease.key(),
-            Inner::Unkeyed(key) => key,
+            Inner::Unkeyed(key) | Inner::InTransaction(key) => key,
         }
     }
 
     /// Returns the claim, with the end of its lease as last renewed. Seal it in a transaction
     /// together with the work's own rows, with [`Response::json`](crate::Response::json) of the
-    /// value. `None` without a key.
+    /// value. `None` without a key, and in a transaction of the engine, which has the claim.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
         self.lease().map(Lease::claim)

@@ -219,7 +219,7 @@ async fn the_largest_token_is_an_error_with_its_remedy(cx: &Context) -> CaseResu
 /// Another database in use, a temporary table of the same name, a collation for all texts.
 async fn settings_of_a_caller_change_nothing(cx: &Context) -> CaseResult {
     let store = support::store(cx.namespace()).await?;
-    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut attempts = Transactions::new(&store).attempts();
     let mut transaction = attempts.begin().await?;
     let hostile = "CREATE TEMP TABLE idem_records (key INTEGER);
         SET default_collation = 'NOCASE'; SET default_null_order = 'nulls_first';

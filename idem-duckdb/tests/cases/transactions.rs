@@ -63,7 +63,7 @@ impl Shop {
         let pool = store.pool();
         pool.run(move |connection| connection.execute_batch(create))
             .await?;
-        let transactions = Transactions::new(pool.clone()).with_limit(Duration::from_secs(60));
+        let transactions = Transactions::new(&store).with_limit(Duration::from_secs(60));
         Ok(Self {
             transactions,
             store,

@@ -59,7 +59,7 @@ impl Shop {
         harness.run(cx.namespace(), &create).await?;
         let store = harness.store(cx.namespace())?;
         Ok(Self {
-            transactions: Transactions::new(store.pool().clone()),
+            transactions: Transactions::new(&store),
             store,
             payments,
         })
@@ -213,7 +213,7 @@ async fn a_transaction_dropped_at_any_poll_is_not_left_open(cx: &Context) -> Cas
     let harness = support::harness(cx)?;
     let mut shop = Shop::open(cx, &harness).await?;
     shop.store = harness.store_with(1, cx.namespace())?;
-    shop.transactions = Transactions::new(shop.store.pool().clone());
+    shop.transactions = Transactions::new(&shop.store);
     for polls in plan() {
         let request = cx.request(&cx.key(format!("dropped-{polls}")));
         let finished = polled(Box::pin(shop.pay_once(&request)), polls).await;

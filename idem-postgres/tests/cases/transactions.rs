@@ -55,7 +55,7 @@ impl Shop {
             .await?;
         let store = harness.store(cx.namespace()).await?;
         Ok(Self {
-            transactions: Transactions::new(store.pool().clone()),
+            transactions: Transactions::new(&store),
             store,
             payments,
         })

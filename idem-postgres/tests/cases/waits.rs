@@ -240,7 +240,7 @@ async fn transactions_are_repeated_until_the_key_is_free(cx: &Context) -> CaseRe
     let request = cx.request(&cx.key("one"));
     let mut holder = store.pool().begin().await?;
     let _held = store.claim_in(&mut holder, &request).await?;
-    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut attempts = Transactions::new(&store).attempts();
     let mut holder = Some(holder);
     let mut tries = 0;
     let outcome = loop {
@@ -259,7 +259,7 @@ async fn transactions_are_repeated_until_the_key_is_free(cx: &Context) -> CaseRe
     };
     assert!(tries > 2, "{tries} tries");
     assert_eq!(outcome.name(), "acquired");
-    let forever = Transactions::new(store.pool().clone()).with_limit(Duration::MAX);
+    let forever = Transactions::new(&store).with_limit(Duration::MAX);
     let _attempts = forever.attempts();
     Ok(())
 }

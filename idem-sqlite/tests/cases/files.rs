@@ -109,7 +109,7 @@ async fn a_file_that_is_gone_is_noticed(cx: &Context) -> CaseResult {
 async fn a_commit_into_a_file_that_is_gone_is_an_error(cx: &Context) -> CaseResult {
     for (number, (fate, befalls)) in FATES.iter().enumerate() {
         let (file, stores) = stores(cx, &number.to_string()).await?;
-        let transactions = Transactions::new(stores[0].pool().clone());
+        let transactions = Transactions::new(&stores[0]);
         let mut attempts = transactions.attempts();
         let mut transaction = attempts.begin().await?;
         let request = cx.request(&cx.key("one"));

@@ -35,7 +35,7 @@ impl Shop {
             .execute(store.pool())
             .await?;
         Ok(Self {
-            transactions: Transactions::new(store.pool().clone()),
+            transactions: Transactions::new(&store),
             store,
         })
     }
@@ -119,9 +119,10 @@ async fn transactions_that_meet_a_lock_are_repeated(cx: &Context) -> CaseResult 
         .max_connections(8)
         .connect_with(options)
         .await?;
+    let store = SqliteStore::with_config(pool, Config::new());
     let hasty = std::sync::Arc::new(Shop {
-        store: SqliteStore::with_config(pool.clone(), Config::new()),
-        transactions: Transactions::new(pool).with_limit(Duration::from_secs(60)),
+        transactions: Transactions::new(&store).with_limit(Duration::from_secs(60)),
+        store,
     });
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..KEYS * 3 {

@@ -41,7 +41,7 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     let (half, more) = (Checkpoint::new("half", "")?, Checkpoint::new("more", "")?);
     store.checkpoint(&claim, &half).await?;
     for (commits, mark, last) in [(false, None, &half), (true, Some(5), &more)] {
-        let transactions = Transactions::new(store.pool().clone());
+        let transactions = Transactions::new(&store);
         let mut transaction = transactions.attempts().begin().await?;
         let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
         assert_eq!(returned, Advance::Advanced);

@@ -197,7 +197,7 @@ impl Adapter for MySql {
     #[cfg(feature = "suite")]
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let store = self.store(namespace).await?;
-        let mut attempts = idem_mysql::Transactions::new(store.pool().clone()).attempts();
+        let mut attempts = idem_mysql::Transactions::new(&store).attempts();
         let transaction = attempts.begin().await?;
         Ok(Some(Box::new(crate::Begun { store, transaction })))
     }

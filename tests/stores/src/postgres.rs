@@ -161,7 +161,7 @@ impl Adapter for Postgres {
     #[cfg(feature = "suite")]
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let store = self.store(namespace).await?;
-        let mut attempts = idem_postgres::Transactions::new(store.pool().clone()).attempts();
+        let mut attempts = idem_postgres::Transactions::new(&store).attempts();
         let transaction = attempts.begin().await?;
         Ok(Some(Box::new(crate::Begun { store, transaction })))
     }

@@ -69,10 +69,11 @@ impl Calls for SqlxMySql {
         let pool = MySqlPoolOptions::new()
             .max_connections(u32::try_from(connections)?)
             .connect_lazy_with(MySqlConnectOptions::from_str(url.as_str())?);
+        let store = base.store(namespace).await?;
         Ok(Arc::new(Application {
-            store: base.store(namespace).await?,
             payments: MySql::payments(namespace),
-            transactions: Transactions::new(pool),
+            transactions: Transactions::new(&store).with_pool(pool),
+            store,
         }))
     }
 }

@@ -72,10 +72,11 @@ impl Calls for SqlxPostgres {
         let pool = PgPoolOptions::new()
             .max_connections(u32::try_from(connections)?)
             .connect_lazy_with(PgConnectOptions::from_str(url.as_str())?);
+        let store = base.store(namespace).await?;
         Ok(Arc::new(Application {
-            store: base.store(namespace).await?,
             payments: Postgres::payments(namespace),
-            transactions: Transactions::new(pool),
+            transactions: Transactions::new(&store).with_pool(pool),
+            store,
         }))
     }
 }

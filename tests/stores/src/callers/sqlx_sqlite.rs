@@ -72,9 +72,10 @@ impl Calls for SqlxSqlite {
         let pool = SqlitePoolOptions::new()
             .max_connections(u32::try_from(connections)?)
             .connect_lazy_with(options(folder));
+        let store = base.store(folder).await?;
         Ok(Arc::new(Application {
-            store: base.store(folder).await?,
-            transactions: Transactions::new(pool),
+            transactions: Transactions::new(&store).with_pool(pool),
+            store,
         }))
     }
 }

@@ -111,7 +111,7 @@ macro_rules! sql_database {
 
             impl $database {
                 fn transactions(&self) -> Transactions {
-                    Transactions::new(self.store.pool().clone())
+                    Transactions::new(&self.store)
                 }
 
                 async fn run(&self, sql: String) -> Result<(), BoxError> {

@@ -35,7 +35,7 @@ impl Mssql {
     }
 
     fn transactions(&self) -> Transactions {
-        Transactions::new(self.store.pool().clone())
+        Transactions::new(&self.store)
     }
 
     async fn run(&self, sql: &str) -> Result<Vec<Row>, BoxError> {
