@@ -77,6 +77,12 @@ pub trait Baseline: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Opens services that take each payment once, in a transaction with its row: by `run_in`, by
+    /// hand, and without any record, each on a pool of its own. Default: there are none.
+    async fn payments(&self, _namespace: &str) -> Result<Vec<(&'static str, PayBox)>, BoxError> {
+        Ok(Vec::new())
+    }
+
     /// Returns how many rows [`fill`](Self::fill) inserts in reasonable time. Default: it inserts
     /// none.
     fn most_rows(&self) -> u64 {
@@ -95,6 +101,16 @@ pub trait Baseline: Send + Sync + 'static {
         Ok(None)
     }
 }
+
+/// A service that takes payments.
+#[async_trait]
+pub trait Pay: Send + Sync + 'static {
+    /// Takes the payment with this id, whose key is fresh.
+    async fn pay(&self, id: &str) -> Result<(), BoxError>;
+}
+
+/// A shared service.
+pub type PayBox = Arc<dyn Pay>;
 
 /// The bare statements. Each fails if it does not meet exactly one row.
 #[async_trait]

@@ -11,7 +11,7 @@ mod operations;
 mod paths;
 mod rival;
 
-pub use backend::{Backend, Baseline, Load, Statements};
+pub use backend::{Backend, Baseline, Load, Pay, PayBox, Statements};
 pub use contender::{Contender, Length, Plan, Round};
 pub use idem_bench_rows::{Figures, Report, Row};
 pub use paths::{Meter, PATHS, Scene, measure, visit};

@@ -2,12 +2,12 @@
 
 use idem_core::backend::LockedKeys;
 use idem_core::backend::decision::is_abandoned;
-use idem_core::{ClaimOutcome, Error, Key, Result};
+use idem_core::{ClaimOutcome, Error, Key, Record, Result};
 use idem_sql::batch::{Batch, Batches, CheckedFinish, Item as _, RoundLimits, may_be_anothers};
 use idem_sql::cells::Columns;
 use idem_sql::claim::ClaimParams;
 use idem_sql::operations::Operations as _;
-use idem_sql::parameters::{Parameter, Value};
+use idem_sql::parameters::{Parameter, Value, Values};
 
 use crate::error::Access;
 use crate::operations::Operations;
@@ -22,7 +22,7 @@ const LIMITS: RoundLimits = RoundLimits {
 };
 
 /// The most records that one statement reads; each may come with its result.
-const MAX_READS: usize = 128;
+pub(crate) const MAX_READS: usize = 128;
 
 type KeyParts<'k> = (&'k str, &'k str, &'k str);
 
@@ -172,6 +172,27 @@ impl Batches for Operations {
 }
 
 impl Operations {
+    /// Reads the records of these keys; an answer for each, in order.
+    pub(crate) async fn get_many(
+        &self,
+        session: &mut Session<'_>,
+        keys: &[Key],
+    ) -> Result<Vec<Option<Record>>> {
+        let values: Vec<_> = keys.iter().map(Values::of_key).collect();
+        let query = self.sql.get_many.with_all(&values)?;
+        let rows = session.rows(query, Access::Read).await?;
+        let mut found: Vec<_> = keys.iter().map(|_| None).collect();
+        for row in &rows {
+            let columns = Columns::of(row);
+            // The server counts from one.
+            let index = usize::try_from(columns.number(Columns::AFTER)? - 1).ok();
+            if let Some(found) = index.and_then(|at| found.get_mut(at)) {
+                *found = row::live_record(columns)?;
+            }
+        }
+        Ok(found)
+    }
+
     /// Sends one read; returns the outcome of each claim that meets a live record which it must not
     /// touch.
     async fn read_round(

@@ -1,10 +1,13 @@
 //! Claims.
 
-use idem_core::backend::LockedKeys;
-use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, Result};
+use idem_core::backend::{FinalResult, LockedKeys};
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, FencingToken, Result, Timestamp,
+};
 use idem_sql::cells::Columns;
 use idem_sql::claim::ClaimParams;
 use idem_sql::operations::Operations as _;
+use idem_sql::parameters::{Parameter, Value};
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use tokio::time::Instant;
 
@@ -34,6 +37,39 @@ impl Operations {
             }
         };
         self.replicated(session, request.key(), claimed?).await
+    }
+
+    /// Inserts a completed record in a transaction that holds the key by its lock. Returns the claim
+    /// that it holds; `None` when another record is in the way.
+    pub(crate) async fn insert_finished(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        result: &FinalResult,
+    ) -> Result<Option<Claim>> {
+        let (key, limits) = (request.key(), self.config.limits());
+        let params = ClaimParams::new(request, &limits)?;
+        let topic = self.topic(key);
+        let values = params.values().with_result(result);
+        let values = values.with(Parameter::Topic, Value::OptionalText(topic.as_deref()));
+        let query = self.sql.finished.with(&values)?;
+        let rows = session.last_rows(query).await;
+        let rows = rows.map_err(|error| self.noted(&self.locked, key, error))?;
+        let claim = |row| {
+            let row = Columns::of(row);
+            let attempts = u32::try_from(row.number(1)?).unwrap_or(u32::MAX);
+            let (token, at) = (row.number(0)?, Timestamp::from_micros(row.number(2)?));
+            let token = FencingToken::from_i64(token);
+            Ok(Claim::new(
+                key.clone(),
+                token,
+                request.attempt(),
+                attempts,
+                at,
+                at,
+            ))
+        };
+        rows.first().map(claim).transpose()
     }
 
     /// Inserts and then reads, or reads and then inserts, as the estimator expects. Sends the

@@ -77,6 +77,18 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// Returns the rows of the last statement before the commit, which may leave its bound of the
+    /// wait for locks behind.
+    pub(crate) async fn last_rows(&mut self, query: Query<'_>) -> Result<Vec<Row>> {
+        match self {
+            Self::Store { .. } => self.rows(query, Access::Write).await,
+            Self::Transaction { executor, mode, .. } => {
+                let statement = query.alone(*mode == StatementMode::Prepared);
+                Ok(executor.run(&statement).await?.rows)
+            }
+        }
+    }
+
     /// Returns whether each statement commits by itself, so that the next one sees what happened in
     /// between.
     pub(crate) fn commits_each(&self) -> bool {

@@ -230,6 +230,50 @@ SELECT false, ",
     " FROM held AS r, clock{restore:13}",
 );
 
+/// Inserts the completed record of a transaction that holds the key by an advisory lock, so that
+/// no other such transaction is at work. One version of the row is written, where a claim and its
+/// seal write two.
+///
+/// The mark proves that this is still the transaction that took the lock: the setting is local to
+/// it, so after a COMMIT or ROLLBACK by the work the cast fails, and nothing is written.
+///
+/// The unique index decides against everybody who knows nothing of that lock, as a claim with a
+/// lease: no row comes back when the key has a live record that this request may not acquire. Its
+/// condition is rows C1, C5 and C7, judged on the locked, latest version of the row, as in
+/// [`CLAIM`]. The index entry keeps later claims waiting until the transaction ends. The commit
+/// follows, so the bound of the wait for locks is not put back.
+pub(crate) const FINISHED: &str = concat!(
+    "INSERT INTO {table} AS r (",
+    insert_columns!(),
+    ", sealed_at, result)
+SELECT now + CAST(CASE WHEN pg_catalog.current_setting('idem.attempt', true) = pg_catalog.encode({attempt_id}, 'hex')
+        THEN '0' ELSE '{ended}' END AS bigint), now, now, now + {retention}, now + {retention},
+        NULL, 1, 1, {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, {metadata}, now, {result}
+FROM (SELECT ",
+    instant!(),
+    " AS now, {bound}) AS clock
+ON CONFLICT (scope, operation, id) DO UPDATE SET
+        token = GREATEST(r.token + 1, excluded.token),
+        attempts = CASE WHEN r.expires_at <= excluded.created_at THEN 1 ELSE r.attempts + 1 END,
+        created_at = CASE WHEN r.expires_at <= excluded.created_at THEN excluded.created_at
+            ELSE r.created_at END,
+        lease_ends_at = excluded.lease_ends_at,
+        expires_at = excluded.expires_at,
+        purge_at = excluded.purge_at,
+        sealed_at = excluded.sealed_at,
+        sweep_at = NULL,
+        state = 1,
+        fingerprint = excluded.fingerprint,
+        attempt_id = excluded.attempt_id,
+        metadata = excluded.metadata,
+        result = excluded.result
+    WHERE r.expires_at <= excluded.created_at OR r.fingerprint = excluded.fingerprint AND (
+        r.state = 0 AND r.lease_ends_at <= excluded.created_at
+            AND r.sweep_at IS NULL AND NOT {fails_when_stale}
+        OR r.state = 2 AND {retries_failed})
+RETURNING r.token, r.attempts, r.created_at{notified:, pg_catalog.pg_notify('{channel}', {topic}):}",
+);
+
 /// Fails one stale record that must not be taken over; it has no owner then. No row comes back when
 /// the record was renewed, sealed or released since it was read: a repeated claim finds out.
 ///

@@ -13,6 +13,9 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 /// The text that the server quotes when it got the values of another statement.
 pub(crate) const MIXED_UP: &str = "idem: these are the values of another statement";
 
+/// The text that the server quotes when a transaction is no longer the one that was begun.
+pub(crate) const ENDED: &str = "idem: the work has ended its transaction";
+
 /// How the store repairs an error that proves that its own statement had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cure {
@@ -84,6 +87,14 @@ fn special(answer: Answer<'_>) -> Option<(Meaning, Cure)> {
     match answer.code {
         // The answer of `Text::new`.
         "22P02" if says(MIXED_UP) => Some((mixed_up(Effect::None), Cure::Tell)),
+        "22P02" if says(ENDED) => {
+            let message = "the work has ended its transaction itself, by COMMIT or ROLLBACK as text; \
+                           nothing is sealed, and what it wrote since then may be committed";
+            Some((
+                (ErrorKind::Misconfigured, Effect::None, message),
+                Cure::Tell,
+            ))
+        }
         // "bind message supplies N parameters, but prepared statement "…" requires M"
         "08P01" if is_of("exec_bind_message") || says("bind message supplies") => {
             Some((mixed_up(Effect::Unknown), Cure::Tell))

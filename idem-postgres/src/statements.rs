@@ -9,7 +9,7 @@ use idem_sql::schema::fnv_1a;
 
 use crate::config::Config;
 use crate::sql;
-use crate::sqlstate::MIXED_UP;
+use crate::sqlstate::{ENDED, MIXED_UP};
 
 idem_sql::statements! {
     listed;
@@ -19,6 +19,7 @@ idem_sql::statements! {
         lookup: sql::LOOKUP,
         lookup_many: sql::LOOKUP_MANY,
         claim: sql::CLAIM,
+        finished: sql::FINISHED,
         insert_many: sql::INSERT_MANY,
         claim_many: sql::CLAIM_MANY,
         abandon: sql::ABANDON,
@@ -28,6 +29,7 @@ idem_sql::statements! {
         release: sql::RELEASE,
         renew: sql::RENEW,
         get: sql::GET,
+        get_many: sql::GET_MANY,
         replicated: sql::REPLICATED,
         replicated_mark: sql::REPLICATED_MARK,
         delete_expired: sql::DELETE_EXPIRED,
@@ -53,7 +55,7 @@ impl Statements {
         let channel = config.channel();
         let named = |template: &str| {
             let named = template.replace("{table}", &table);
-            let named = named.replace("{marks}", &marks);
+            let named = named.replace("{marks}", &marks).replace("{ended}", ENDED);
             notified(&named.replace("{channel}", &channel), config.notifies())
         };
         Self::of(|template| Statement::new(&named(template)))

@@ -1,12 +1,16 @@
 //! Operations in a caller's transaction, and transactions that are repeated as a whole.
 
 use std::error::Error as StdError;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use idem_core::backend::{LockedKeys, RetryPauses};
-use idem_core::{Key, Result};
+use idem_core::backend::{Batcher, FinalResult, LockedKeys, MAX_LOCK_WAIT, RetryPauses};
+use idem_core::{Claim, ClaimRequest, IdempotencyStore as _, Key, Record, Response, Result};
+use idem_sql::schema::fnv_1a;
 use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
-use sqlx::{PgPool, PgTransaction};
+use sqlx::{AssertSqlSafe, PgPool, PgTransaction};
 
+use crate::batch::MAX_READS;
 use crate::drivers::{CallerTransaction, executor};
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::session::{Session, wait};
@@ -101,6 +105,18 @@ pub type TransactionRetry = idem_sql::transactions::TransactionRetry<PgTransacti
 #[derive(Debug, Clone)]
 pub struct PgTransactions {
     pool: PgPool,
+    lookups: Arc<OnceLock<Arc<Batcher<Key, Result<Option<Record>>>>>>,
+}
+
+impl PgTransactions {
+    /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
+    /// leave the transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
+    async fn begun(&self, text: String) -> Result<PgTransaction<'static>> {
+        let pool = self.pool.clone();
+        let begun = tokio::spawn(async move { pool.begin_with(AssertSqlSafe(text)).await }).await;
+        let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        begun.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin"))
+    }
 }
 
 impl IsolationLevels for PgTransactions {}
@@ -112,24 +128,106 @@ impl TransactionSource for PgTransactions {
     type Transaction = PgTransaction<'static>;
 
     fn new(pool: PgPool) -> Self {
-        Self { pool }
+        Self {
+            pool,
+            lookups: Arc::default(),
+        }
     }
 
     fn pool(store: &PostgresStore) -> PgPool {
         store.pool().clone()
     }
 
-    /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
-    /// leave the transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
     async fn begin(
         &self,
         isolation: Isolation,
         _: &mut RetryPauses,
     ) -> Result<PgTransaction<'static>> {
-        let (pool, begin) = (self.pool.clone(), begin(isolation));
-        let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
-        let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        begun.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin"))
+        self.begun(begin(isolation).to_owned()).await
+    }
+
+    /// Reads for all callers that wait.
+    async fn look_up(&self, store: &PostgresStore, key: &Key) -> Result<Option<Record>> {
+        if store.operations.config.waits_for_standbys() {
+            return store.get(key).await;
+        }
+        let lookups = self.lookups.get_or_init(|| {
+            let store = store.clone();
+            Batcher::new(MAX_READS, 2, move |keys: Vec<Key>| {
+                let store = store.clone();
+                async move {
+                    let found = store.operations.get_many(&mut store.session(), &keys).await;
+                    match found {
+                        Ok(found) => found.into_iter().map(Ok).collect(),
+                        Err(error) => {
+                            let each = error.for_each_item();
+                            keys.iter().map(|_| Err(each())).collect()
+                        }
+                    }
+                }
+            })
+        });
+        let underway = lookups.enter();
+        if underway.is_in_company()
+            && let Some(Ok(found)) = lookups.ask(key.clone()).await
+        {
+            return Ok(found);
+        }
+        // Another key's record may be damaged.
+        store.get(key).await
+    }
+
+    /// Begins with an advisory lock of the key, and a mark of the transaction, in one round trip.
+    ///
+    /// Other transactions of this kind wait for the lock for as long as for a row. Under REPEATABLE
+    /// READ and SERIALIZABLE the snapshot is older than the lock: a record that was committed in
+    /// between fails the insert with 40001.
+    async fn begin_for(
+        &self,
+        store: &PostgresStore,
+        isolation: Isolation,
+        request: &ClaimRequest,
+    ) -> Result<Option<PgTransaction<'static>>> {
+        let operations = &store.operations;
+        if operations.config.waits_for_standbys() {
+            return Ok(None);
+        }
+        let key = request.key();
+        let lock = fnv_1a(&format!(
+            "{} {}",
+            operations.config.qualified_table(),
+            key.hashed()
+        ));
+        let text = format!(
+            "{}; SELECT pg_catalog.set_config('idem.attempt', '{:032x}', true), \
+             pg_catalog.set_config('idem.wait', pg_catalog.current_setting('lock_timeout'), true), \
+             pg_catalog.set_config('lock_timeout', '{}ms', true), \
+             pg_catalog.pg_advisory_xact_lock({}), \
+             pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.wait'), true)",
+            begin(isolation),
+            u128::from_be_bytes(*request.attempt().as_bytes()),
+            MAX_LOCK_WAIT.as_millis(),
+            lock.cast_signed(),
+        );
+        let begun = self.begun(text).await;
+        let begun = begun.map_err(|error| operations.noted(&operations.locked, key, error));
+        begun.map(Some)
+    }
+
+    async fn insert(
+        &self,
+        store: &PostgresStore,
+        transaction: &mut PgTransaction<'static>,
+        request: &ClaimRequest,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<Option<Claim>> {
+        let operations = &store.operations;
+        let result = FinalResult::completed(response, retention, &store.limits())?;
+        let mut session = store.session_in(transaction, &operations.locked, request.key())?;
+        let inserted = operations.insert_finished(&mut session, request, &result);
+        let inserted = inserted.await;
+        inserted.map_err(|error| error.at(BACKEND, "insert"))
     }
 
     async fn commit(&self, transaction: PgTransaction<'static>) -> Result<()> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use idem_core::backend::RetryPauses;
 use idem_core::engine::{Transactional, as_store};
 use idem_core::{
-    BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, IdempotencyStore, Response,
-    Result,
+    BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, IdempotencyStore, Key, Record,
+    Response, Result,
 };
 
 use crate::config::MAX_TIME;
@@ -36,6 +36,38 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         isolation: Self::Isolation,
         pauses: &mut RetryPauses,
     ) -> impl Future<Output = Result<Self::Transaction>> + Send;
+
+    /// Looks up a record: see [`Transactional::look_up`].
+    fn look_up(
+        &self,
+        store: &Self::Store,
+        key: &Key,
+    ) -> impl Future<Output = Result<Option<Record>>> + Send {
+        async move { store.get(key).await }
+    }
+
+    /// Begins a transaction that holds the request's key by a lock: see
+    /// [`Transactional::begin_for`].
+    fn begin_for(
+        &self,
+        _store: &Self::Store,
+        _isolation: Self::Isolation,
+        _request: &ClaimRequest,
+    ) -> impl Future<Output = Result<Option<Self::Transaction>>> + Send {
+        async { Ok(None) }
+    }
+
+    /// Inserts the completed record: see [`Transactional::insert`].
+    fn insert(
+        &self,
+        _store: &Self::Store,
+        _transaction: &mut Self::Transaction,
+        _request: &ClaimRequest,
+        _response: &Response,
+        _retention: Duration,
+    ) -> impl Future<Output = Result<Option<Claim>>> + Send {
+        async { Ok(None) }
+    }
 
     /// Commits the transaction.
     fn commit(&self, transaction: Self::Transaction) -> impl Future<Output = Result<()>> + Send;
@@ -155,6 +187,29 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
     async fn begin(&self) -> Result<S::Transaction> {
         let mut pauses = RetryPauses::new(self.limit);
         self.source.begin(self.isolation, &mut pauses).await
+    }
+
+    async fn look_up(&self, _: &dyn IdempotencyStore, key: &Key) -> Result<Option<Record>> {
+        self.source.look_up(&self.store, key).await
+    }
+
+    async fn begin_for(&self, request: &ClaimRequest) -> Result<Option<S::Transaction>> {
+        self.source
+            .begin_for(&self.store, self.isolation, request)
+            .await
+    }
+
+    async fn insert(
+        &self,
+        transaction: &mut S::Transaction,
+        request: &ClaimRequest,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<Option<Claim>> {
+        let (source, store) = (&self.source, &self.store);
+        source
+            .insert(store, transaction, request, response, retention)
+            .await
     }
 
     async fn claim(

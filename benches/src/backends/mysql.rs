@@ -5,16 +5,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use idem_conformance::Profile;
 use idem_core::BoxError;
-use idem_mysql::Config;
+use idem_mysql::{Config, MySqlStore, Transactions};
 use idem_stores::{MySql, Suite};
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions, MySqlPool, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor as _, MySqlPool, Row};
 use tokio::sync::Mutex;
 
 use super::HELD;
 use super::loaded::{LOADED, LoadedRow};
-use super::sql::{POOL, fill, statements};
-use crate::backend::one_row;
+use super::sql::{PAYERS, PAYING, POOL, fill, payments, statements};
+use crate::backend::{PayBox, one_row};
 use crate::ids::{OPERATION, SCOPE};
 use crate::{Backend, Baseline, Load, Statements};
 
@@ -59,6 +59,27 @@ impl Baseline for Bare {
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
+    async fn payments(&self, namespace: &str) -> Result<Vec<(&'static str, PayBox)>, BoxError> {
+        let pool = || MySqlPoolOptions::new().max_connections(PAYING);
+        let options = self.0.options()?.database(namespace);
+        let mut pools = Vec::new();
+        for _ in PAYERS {
+            pools.push(pool().connect_with(options.clone()).await?);
+        }
+        let create = "CREATE TABLE paid (id VARCHAR(255) PRIMARY KEY, cents BIGINT)";
+        pools[0].execute(create).await?;
+        let store = MySqlStore::new(pools[0].clone());
+        let payers: [PayBox; 3] = [
+            Arc::new(ByRunIn {
+                transactions: Transactions::new(&store),
+                idempotency: idem_core::Idempotency::new(store),
+            }),
+            Arc::new(ByHand(pools[1].clone(), true)),
+            Arc::new(ByHand(pools[2].clone(), false)),
+        ];
+        Ok(std::iter::zip(PAYERS, payers).collect())
+    }
+
     fn most_connections(&self) -> Option<usize> {
         Some(HELD as usize)
     }
@@ -89,6 +110,9 @@ const INSERT: &str = "INSERT IGNORE INTO bare (id) VALUES (?)";
 const UPDATE: &str = "UPDATE bare SET response = ? WHERE id = ?";
 const SELECT: &str = "SELECT response FROM bare WHERE id = ?";
 
+const PAY: &str = "INSERT INTO paid (id, cents) VALUES (?, 1250)";
+
+payments!(pool: MySqlPool, Transactions => pool.begin());
 statements!(Pooled(MySqlPool), self => &self.0);
 statements!(Held(Mutex<MySqlConnection>), self => &mut *self.0.lock().await);
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use idem_conformance::Profile;
 use idem_core::BoxError;
-use idem_postgres::Config;
+use idem_postgres::{Config, PostgresStore, Transactions};
 use idem_stores::{Postgres, Suite};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgCopyIn, PgPoolCopyExt as _, PgPoolOptions};
-use sqlx::{ConnectOptions, PgPool, Row};
+use sqlx::{ConnectOptions, Executor as _, PgPool, Row};
 use tokio::sync::Mutex;
 
 use super::HELD;
 use super::loaded::{LOADED, LoadedRow};
-use super::sql::{POOL, fill, statements};
-use crate::backend::one_row;
+use super::sql::{PAYERS, PAYING, POOL, fill, payments, statements};
+use crate::backend::{PayBox, one_row};
 use crate::ids::{OPERATION, SCOPE};
 use crate::{Backend, Baseline, Load, Statements};
 
@@ -63,6 +63,27 @@ impl Baseline for Bare {
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
+    async fn payments(&self, namespace: &str) -> Result<Vec<(&'static str, PayBox)>, BoxError> {
+        let pool = || PgPoolOptions::new().max_connections(PAYING);
+        let options = self.options(namespace)?;
+        let mut pools = Vec::new();
+        for _ in PAYERS {
+            pools.push(pool().connect_with(options.clone()).await?);
+        }
+        let create = "CREATE TABLE paid (id text PRIMARY KEY, cents bigint)";
+        pools[0].execute(create).await?;
+        let store = PostgresStore::with_config(pools[0].clone(), self.0.config(namespace)?);
+        let payers: [PayBox; 3] = [
+            Arc::new(ByRunIn {
+                transactions: Transactions::new(&store),
+                idempotency: idem_core::Idempotency::new(store),
+            }),
+            Arc::new(ByHand(pools[1].clone(), true)),
+            Arc::new(ByHand(pools[2].clone(), false)),
+        ];
+        Ok(std::iter::zip(PAYERS, payers).collect())
+    }
+
     fn most_connections(&self) -> Option<usize> {
         Some(HELD as usize)
     }
@@ -89,6 +110,9 @@ const INSERT: &str = "INSERT INTO bare (id) VALUES ($1) ON CONFLICT DO NOTHING";
 const UPDATE: &str = "UPDATE bare SET response = $1 WHERE id = $2";
 const SELECT: &str = "SELECT response FROM bare WHERE id = $1";
 
+const PAY: &str = "INSERT INTO paid (id, cents) VALUES ($1, 1250)";
+
+payments!(pool: PgPool, Transactions => pool.begin());
 statements!(Pooled(PgPool), self => &self.0);
 statements!(Held(Mutex<PgConnection>), self => &mut *self.0.lock().await);
 

@@ -38,4 +38,64 @@ macro_rules! statements {
     };
 }
 
+/// How many connections each of the services that take payments has.
+pub(super) const PAYING: u32 = 16;
+
+/// The names of those services: by `run_in`, by hand, without a record.
+pub(super) const PAYERS: [&str; 3] = ["idem", "by hand", "the work alone"];
+
+/// Makes the services that take payments. The constant `PAY` inserts a payment; `$begin` begins a
+/// transaction on `$pool`.
+macro_rules! payments {
+    ($pool:ident: $Pool:ty, $transactions:ty => $begin:expr) => {
+        struct ByRunIn {
+            idempotency: idem_core::Idempotency,
+            transactions: $transactions,
+        }
+
+        #[async_trait]
+        impl crate::backend::Pay for ByRunIn {
+            async fn pay(&self, id: &str) -> Result<(), BoxError> {
+                let key = crate::ids::key(id);
+                let run = self.idempotency.run_in(
+                    &self.transactions,
+                    &key,
+                    &("EUR", 1250),
+                    async |mut tx, _| {
+                        let paid = sqlx::query(PAY).bind(id).execute(&mut **tx).await?;
+                        one_row(paid.rows_affected())?;
+                        Ok(crate::ids::receipt())
+                    },
+                );
+                let run = run.await;
+                run.map(drop).map_err(|error| format!("{error:?}").into())
+            }
+        }
+
+        /// With a key, or without.
+        struct ByHand($Pool, bool);
+
+        #[async_trait]
+        impl crate::backend::Pay for ByHand {
+            async fn pay(&self, id: &str) -> Result<(), BoxError> {
+                let $pool = &self.0;
+                let mut transaction = $begin.await?;
+                if self.1 {
+                    let insert = sqlx::query(INSERT).bind(id);
+                    one_row(insert.execute(&mut *transaction).await?.rows_affected())?;
+                }
+                let paid = sqlx::query(PAY).bind(id).execute(&mut *transaction).await?;
+                one_row(paid.rows_affected())?;
+                if self.1 {
+                    let receipt = crate::ids::receipt();
+                    let update = sqlx::query(UPDATE).bind(receipt.as_bytes()).bind(id);
+                    one_row(update.execute(&mut *transaction).await?.rows_affected())?;
+                }
+                Ok(transaction.commit().await?)
+            }
+        }
+    };
+}
+
+pub(super) use payments;
 pub(super) use statements;

@@ -12,7 +12,7 @@ use crate::measured::Measured;
 use crate::operations::{
     Bare, BareStart, Call, Calls, ColdStart, Connections, Keys, Life, Operation,
 };
-use crate::{Contender, Row};
+use crate::{Contender, PayBox, Row};
 
 /// Returns a contender with the operation for this part of a key's life. Replayed keys are
 /// completed before.
@@ -89,6 +89,33 @@ pub(super) async fn payload(visit: &mut Visit<'_>) -> Result<(), BoxError> {
         visit.close().await?;
     }
     Ok(())
+}
+
+/// A service that takes a payment under a fresh key.
+struct Pays(PayBox);
+
+impl Call for Pays {
+    async fn call(&self, id: &str) -> Result<(), BoxError> {
+        self.0.pay(id).await
+    }
+}
+
+/// Measures a payment whose row and record commit together, against the transaction by hand and
+/// against the row alone.
+pub(super) async fn pay(visit: &mut Visit<'_>) -> Result<(), BoxError> {
+    let arena = visit.arena().await?;
+    let Some(baseline) = arena.baseline() else {
+        return Ok(());
+    };
+    let payers = baseline.payments(arena.namespace()).await?.into_iter();
+    let contenders: Vec<_> = payers
+        .map(|(name, payer)| Measured::boxed(name, Pays(payer)))
+        .collect();
+    if contenders.is_empty() {
+        return Ok(());
+    }
+    let scene = Scene::new("pay", visit.plan.pick(&[1, 64][..], &[64]), contenders);
+    visit.measure(scene).await
 }
 
 /// Measures opening a store and its first claim, against connecting and the first insert.

@@ -22,10 +22,11 @@ use crate::{Backend, Plan, Row};
 use race::Race;
 
 /// The paths, in the order of reports.
-pub const PATHS: [&str; 16] = [
+pub const PATHS: [&str; 17] = [
     "claim_fresh",
     "claim_complete",
     "replay",
+    "pay",
     "run",
     "http",
     "protected",
@@ -124,6 +125,7 @@ async fn visit_path(path: &str, visit: &mut Visit<'_>) -> Result<(), BoxError> {
             let callers = visit.plan.pick(&[1, 64, 512][..], &[1, 64]);
             key::life(visit, "replay", callers, Life::Replay).await
         }
+        ("pay", _) => key::pay(visit).await,
         ("payload", _) => key::payload(visit).await,
         ("cold_start", _) => key::cold_start(visit).await,
         ("run", _) => wrappers::run(visit).await,

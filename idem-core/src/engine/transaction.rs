@@ -143,8 +143,13 @@ impl Work {
                     Some(lease) => {
                         let (context, claim) = (&lease.context, lease.claim());
                         let response = encoded::<C, T>(context, &value);
-                        let sealed =
-                            committed(context, transactions, transaction, &claim, response);
+                        let sealed = committed(
+                            context,
+                            transactions,
+                            transaction,
+                            Hold::Claim(claim),
+                            response,
+                        );
                         sealed.await.map(|response| (value, Some(response)))
                     }
                     None => match transactions.commit(transaction).await {
@@ -215,8 +220,8 @@ where
         let error = match worked {
             Ok((transaction, value)) => {
                 let response = encoded::<C, T>(context, &value);
-                let claim = &open.claim;
-                match committed(context, transactions, transaction, claim, response).await {
+                let hold = open.claim.map_or(Hold::Lock(&request), Hold::Claim);
+                match committed(context, transactions, transaction, hold, response).await {
                     Ok(_) => {
                         context.observers.sealed(request.key(), None);
                         return Ok(Outcome::Fresh(value));
@@ -246,14 +251,15 @@ where
 /// A claim that was taken in an open transaction.
 struct Open<T> {
     transaction: T,
-    claim: Claim,
+    /// `None` where the transaction holds the key by a lock.
+    claim: Option<Claim>,
     /// Keeps other runs of this process away, and wakes them at the end.
     key: OpenKey,
 }
 
 impl<T> Open<T> {
     fn is_takeover(&self) -> bool {
-        self.claim.is_takeover()
+        self.claim.as_ref().is_some_and(Claim::is_takeover)
     }
 }
 
@@ -271,11 +277,23 @@ impl<X: Transactional> Asks for InTransaction<'_, X> {
     ) -> Result<Claimed<Self::Held>> {
         let key = context.shared.waiting.begin(request.key());
         let key = key.ok_or_else(LockedKeys::error)?;
-        let record = context.store().get(request.key()).await?;
-        if let Some(lost) = record.and_then(|record| lost(record, request)) {
-            return Ok(lost);
-        }
         let Self(transactions) = self;
+        match transactions.look_up(context.store(), request.key()).await? {
+            Some(record) => {
+                if let Some(lost) = lost(record, request) {
+                    return Ok(lost);
+                }
+            }
+            None => {
+                if let Some(transaction) = transactions.begin_for(request).await? {
+                    return Ok(Claimed::Held(Open {
+                        transaction,
+                        claim: None,
+                        key,
+                    }));
+                }
+            }
+        }
         let mut transaction = transactions.begin().await?;
         match transactions
             .claim(&mut transaction, request)
@@ -284,7 +302,7 @@ impl<X: Transactional> Asks for InTransaction<'_, X> {
         {
             Ok(Err(claim)) => Ok(Claimed::Held(Open {
                 transaction,
-                claim,
+                claim: Some(claim),
                 key,
             })),
             // The claim may have failed an abandoned record, which has to stay so.
@@ -374,25 +392,39 @@ fn encoded<C: Codec<T>, T>(context: &Context, value: &T) -> Result<Response> {
     encode::<C, T>(value, &context.policy.limits(context.store().limits()))
 }
 
+/// How an open transaction holds its key.
+enum Hold<'r> {
+    Claim(Claim),
+    Lock(&'r ClaimRequest),
+}
+
 /// Seals the claim with the response, and commits. Returns the response.
 async fn committed<X: Transactional>(
     context: &Context,
     transactions: &X,
     mut transaction: X::Transaction,
-    claim: &Claim,
+    hold: Hold<'_>,
     response: Result<Response>,
 ) -> Result<Response, NotCommitted> {
     let policy = &context.policy;
-    let sealed = match response {
-        Ok(response) => {
-            let seal = transactions.seal(&mut transaction, claim, &response, policy.retention());
-            let sealed = in_time(policy.try_limit(), "seal", seal).await;
-            sealed.map(|()| response)
-        }
-        Err(error) => Err(error),
+    let seal = async {
+        let response = response?;
+        let tx = &mut transaction;
+        let claim = match hold {
+            Hold::Claim(claim) => {
+                let sealed = transactions.seal(tx, &claim, &response, policy.retention());
+                sealed.await.map(|()| claim)
+            }
+            Hold::Lock(request) => {
+                let inserted = transactions.insert(tx, request, &response, policy.retention());
+                inserted.await?.ok_or_else(overtaken)
+            }
+        };
+        Ok((claim?, response))
     };
-    let response = match sealed {
-        Ok(response) => response,
+    let sealed = in_time(policy.try_limit(), "seal", seal).await;
+    let (claim, response) = match sealed {
+        Ok(sealed) => sealed,
         Err(error) => {
             transactions.roll_back(transaction).await;
             return Err(NotCommitted::RolledBack(error.into()));
@@ -403,7 +435,7 @@ async fn committed<X: Transactional>(
     match in_time(policy.try_limit(), "commit", commit).await {
         Ok(()) => Ok(response),
         Err(error) if error.effect() == Effect::None => Err(NotCommitted::RolledBack(error.into())),
-        Err(error) => match is_committed(context, claim, sent).await {
+        Err(error) => match is_committed(context, &claim, sent).await {
             Some(true) => Ok(response),
             Some(false) => Err(NotCommitted::RolledBack(
                 error.with_effect(Effect::None).into(),
@@ -535,6 +567,12 @@ fn is_of_the_store<X: Transactional>(context: &Context, transactions: &X) -> Res
         "the transactions were made from another store than the engine's; make both from clones of one store, \
          and not from a wrapper around it",
     ))
+}
+
+/// Returns the error of a transaction whose key got a record meanwhile: the next look-up finds it.
+fn overtaken() -> Error {
+    let message = "another caller has completed the key meanwhile";
+    Error::new(ErrorKind::Contention, Effect::None, message)
 }
 
 fn misused(message: &'static str) -> Error {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response, Result};
+use crate::{
+    Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key, Record, Response, Result,
+};
 
 /// The transactions of a driver on the database that holds the records, for
 /// [`Idempotency::run_in`](crate::Idempotency::run_in) and [`Work::commit`](crate::Work::commit).
@@ -33,6 +35,63 @@ pub trait Transactional: fmt::Debug + Send + Sync {
     ///
     /// Nothing is left open.
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction>> + Send;
+
+    /// Looks up the record of a key, before there is a transaction. By default by
+    /// [`get`](IdempotencyStore::get); a store of SQL asks for all callers that wait at once.
+    ///
+    /// # Errors
+    ///
+    /// As for `get`.
+    ///
+    /// # Cancellation
+    ///
+    /// Without effect.
+    fn look_up(
+        &self,
+        store: &dyn IdempotencyStore,
+        key: &Key,
+    ) -> impl Future<Output = Result<Option<Record>>> + Send {
+        async move { store.get(key).await }
+    }
+
+    /// Begins a transaction that keeps others from the key by a lock of its own, without a record:
+    /// for a key that a look-up has found to be free. `None` where a claim is as cheap, as by
+    /// default.
+    ///
+    /// # Errors
+    ///
+    /// As for [`begin`](Self::begin); `Contention` when another transaction holds the key.
+    ///
+    /// # Cancellation
+    ///
+    /// Nothing is left open.
+    fn begin_for(
+        &self,
+        _request: &ClaimRequest,
+    ) -> impl Future<Output = Result<Option<Self::Transaction>>> + Send {
+        async { Ok(None) }
+    }
+
+    /// Inserts the completed record in a transaction of [`begin_for`](Self::begin_for), and returns
+    /// the claim that it holds. `None` when a record is there by now that this request may not
+    /// acquire.
+    ///
+    /// # Errors
+    ///
+    /// As for [`complete`](IdempotencyStore::complete).
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    fn insert(
+        &self,
+        _transaction: &mut Self::Transaction,
+        _request: &ClaimRequest,
+        _response: &Response,
+        _retention: Duration,
+    ) -> impl Future<Output = Result<Option<Claim>>> + Send {
+        async { Ok(None) }
+    }
 
     /// [`claim`](IdempotencyStore::claim) in the transaction.
     ///

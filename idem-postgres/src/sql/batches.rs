@@ -55,6 +55,24 @@ JOIN {table} AS r ON ",
 WHERE {mine} = 0"
 );
 
+/// [`GET`](super::GET) for many keys: its values are arrays. The last column is the row's index in
+/// them.
+pub(crate) const GET_MANY: &str = concat!(
+    "SELECT false, ",
+    columns!(
+        "CASE WHEN r.state <> 0 THEN r.result END",
+        "pg_catalog.clock_timestamp()"
+    ),
+    ", input.number
+FROM unnest(
+    CAST({scope} AS pg_catalog.text[]), CAST({operation} AS pg_catalog.text[]), CAST({id} AS pg_catalog.text[])
+) WITH ORDINALITY AS input (scope, operation, id, number)
+JOIN {table} AS r ON ",
+    of_input!(),
+    "
+WHERE {mine} = 0"
+);
+
 /// [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: its values are arrays.
 ///
 /// Rows are locked in the order of their keys, so that two batches never wait for each other in a
