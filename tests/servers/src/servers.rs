@@ -1,6 +1,6 @@
 use crate::{
     Error, Result, Server, dynamodb, etcd, galera, mariadb, mongo, mssql, mysql, nats, patroni,
-    pgbouncer, postgres, redis, redis_cluster, sentinel, standby, valkey,
+    pgbouncer, postgres, redis, redis_cluster, sentinel, valkey,
 };
 
 /// The databases: one file and one line each. A server in front of another comes after it.
@@ -33,7 +33,7 @@ pub fn servers() -> &'static [&'static Server] {
 pub fn server(name: &str) -> Result<&'static Server> {
     let private = [
         &sentinel::SERVER,
-        &standby::SERVER,
+        &postgres::STANDBY,
         &etcd::SERVER,
         &patroni::SERVER,
     ];
