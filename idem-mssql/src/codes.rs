@@ -44,6 +44,16 @@ pub(crate) fn is_lock_timeout(code: u32, message: &str) -> bool {
     }
 }
 
+/// Returns whether the database only reads: after a failover the old primary is a secondary, whose
+/// connections stay.
+pub(crate) fn only_reads(code: u32, message: &str) -> bool {
+    match code {
+        978 | 979 | 982 | 3906 => true,
+        UNMAPPED => texts::READ_ONLY.iter().any(|text| message.contains(text)),
+        _ => false,
+    }
+}
+
 /// Returns whether a number would have grown beyond its type. Of the store's numbers, only tokens
 /// grow by themselves.
 pub(crate) fn is_overflow(code: u32, message: &str) -> bool {

@@ -133,6 +133,11 @@ pub(crate) fn ends_in_step<T>(answer: &Result<T, DriverError>) -> bool {
     }
 }
 
+/// Returns whether the database only reads.
+pub(crate) fn only_reads(error: &DriverError) -> bool {
+    matches!(error, DriverError::Server(token) if codes::only_reads(token.code(), token.message()))
+}
+
 /// Returns whether a claim lost a race that only the server's error shows: 2601, 2627. A repeated
 /// claim sees the winner.
 pub(crate) fn is_lost_race(error: &Error) -> bool {

@@ -13,7 +13,7 @@ use tiberius::error::Error as DriverError;
 
 use crate::config::Config;
 use crate::dialect::Server;
-use crate::error::{Access, classify, is_lock_timeout, is_rolled_back, no_connection};
+use crate::error::{Access, classify, is_lock_timeout, is_rolled_back, no_connection, only_reads};
 use crate::pool::{Connection, Manager, Pool};
 use crate::statements::{Statement, Wait};
 
@@ -150,8 +150,13 @@ async fn on_pool(pool: &Pool, config: &Config, query: Query<'_>, sent: Access) -
         let begins = query.begins;
         let statement = query.with_text(Statement::alone);
         let answer = Executor::run(&mut *connection, &statement).await;
-        if begins && answer.is_err() {
+        let only_reads = answer.as_ref().is_err_and(only_reads);
+        if begins && answer.is_err() || only_reads {
             connection.mark_dirty();
+        }
+        if only_reads {
+            // After a failover, the idle ones lead to the old primary, too.
+            pool.retain(|_, _| false);
         }
         let answer = answer.map_err(|error| classify(error, sent))?;
         Ok(answer.rows)

@@ -215,7 +215,10 @@ END;
 ///   caller's transaction with two claims, may wait for each other. The repeat goes by rows, too. Most
 ///   often the first one's time-out comes before the server searches for deadlocks (every 5 s by
 ///   default).
-/// * **2627**: a claim by rows, which takes no gap, came between. The claim is repeated.
+/// * **2627**: no insert comes between while the range is held: a claim by rows waits for it, too. The
+///   claim would be repeated.
+///
+/// A test of `tests/statements.rs` takes these locks in every order.
 ///
 /// Before the `MERGE` comes the read of a live record that this claim must not touch. If there is
 /// one, nothing is written, and only a read's locks are taken, which under READ COMMITTED end with

@@ -1,7 +1,7 @@
 //! An independent parser, sqlglot, accepts every statement as T-SQL. `cargo xtask test` makes the
 //! virtual environment for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Trial::test("every_statement_ends_with_a_semicolon", ends),
         Trial::test("no_batch_has_too_many_parameters", parameters),
         Trial::test("every_number_has_a_parameter", numbers),
+        Trial::test("the_locks_of_claims_let_one_in_and_end", locks),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -202,6 +203,230 @@ fn parameters() -> Result<(), Failed> {
         if script.contains(&format!("@P{too_many}")) || !script.is_ascii() {
             return Err(name.into());
         }
+    }
+    Ok(())
+}
+
+/// A lock of the table at [`sql::CLAIM_BY_MERGE`], or of a claim by rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Lock {
+    U,
+    X,
+    RangeSU,
+    /// Only tested.
+    RangeIN,
+    RangeXX,
+}
+
+/// A request with claims, key by key, as far as it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Request {
+    keys: Vec<u8>,
+    by_rows: bool,
+    /// Whether it is a transaction that nobody ends.
+    stays: bool,
+    at: usize,
+    /// Whether the key at hand had a row when it was read.
+    found: Option<bool>,
+    locks: Vec<(u8, Lock)>,
+    is_done: bool,
+    is_refused: bool,
+}
+
+/// Requests on one index, and its rows with the request that has claimed each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Index {
+    requests: Vec<Request>,
+    rows: BTreeMap<u8, Option<usize>>,
+}
+
+/// The end of the index, and a key whose row has expired.
+const END: u8 = u8::MAX;
+const EXPIRED: u8 = 5;
+
+impl Index {
+    /// Returns the lock that the request asks for next.
+    fn asked(&self, who: usize) -> Option<(u8, Lock)> {
+        let request = &self.requests[who];
+        let key = *request.keys.get(request.at)?;
+        let after = self
+            .rows
+            .range(key + 1..)
+            .next()
+            .map_or(END, |(key, _)| *key);
+        let has_row = self.rows.contains_key(&key);
+        Some(match (request.found, request.by_rows, has_row) {
+            (None, true, false) => return None,
+            (None, true, true) | (Some(false), _, true) => (key, Lock::U),
+            (None, false, has_row) => (if has_row { key } else { after }, Lock::RangeSU),
+            (Some(true), true, _) => (key, Lock::X),
+            (Some(true), false, _) => (key, Lock::RangeXX),
+            (Some(false), _, false) => (after, Lock::RangeIN),
+        })
+    }
+
+    /// Returns the requests that it waits for. Of these locks, only the test of an insert and a lock on
+    /// the row alone agree: "Lock compatibility" in
+    /// <https://learn.microsoft.com/sql/relational-databases/sql-server-transaction-locking-and-row-versioning-guide>.
+    fn waits_for(&self, who: usize) -> Vec<usize> {
+        let Some((key, asked)) = self.asked(who) else {
+            return Vec::new();
+        };
+        let agrees = |held: Lock| asked == Lock::RangeIN && matches!(held, Lock::U | Lock::X);
+        let stops = |other: &usize| {
+            let held = &self.requests[*other].locks;
+            *other != who && held.iter().any(|&(on, held)| on == key && !agrees(held))
+        };
+        (0..self.requests.len()).filter(stops).collect()
+    }
+
+    fn is_in_circle(&self, who: usize) -> bool {
+        let (mut seen, mut next) = (BTreeSet::new(), self.waits_for(who));
+        while let Some(other) = next.pop() {
+            if !self.requests[other].is_done && seen.insert(other) {
+                next.extend(self.waits_for(other));
+            }
+        }
+        seen.contains(&who)
+    }
+
+    /// Gets the lock, and does what it is for.
+    fn step(mut self, who: usize) -> Self {
+        let asked = self.asked(who);
+        let request = &mut self.requests[who];
+        let Some(&key) = request.keys.get(request.at) else {
+            request.is_done = true;
+            request.locks.retain(|_| request.stays);
+            return self;
+        };
+        let row = self.rows.get(&key).copied();
+        let is_won = match request.found {
+            None => {
+                request.found = Some(row.is_some());
+                request.locks.extend(asked);
+                matches!(row, Some(Some(_)))
+            }
+            Some(false) if row.is_some() => {
+                assert!(request.by_rows, "2627 within a range: {self:?}");
+                request.found = None;
+                false
+            }
+            Some(had_row) => {
+                let held = if had_row { asked } else { Some((key, Lock::X)) };
+                request.locks.extend(held);
+                self.rows.insert(key, Some(who));
+                true
+            }
+        };
+        if is_won {
+            (request.at, request.found) = (request.at + 1, None);
+        }
+        self
+    }
+
+    /// Undoes all: 1222 or 1205. A claim that locked ranges is repeated by rows.
+    fn refuse(mut self, who: usize) -> Self {
+        for (key, winner) in &mut self.rows {
+            if *winner == Some(who) && *key == EXPIRED {
+                *winner = None;
+            }
+        }
+        self.rows.retain(|_, winner| *winner != Some(who));
+        let request = &mut self.requests[who];
+        let ends = request.by_rows;
+        *request = Request {
+            keys: std::mem::take(&mut request.keys),
+            by_rows: true,
+            is_done: ends,
+            is_refused: ends,
+            ..Request::default()
+        };
+        self
+    }
+}
+
+/// Every order of the steps: one request claims each key, a claim by itself is in no circle, and an
+/// open transaction refuses its own key alone.
+fn locks() -> Result<(), Failed> {
+    let ranges = |keys: &[u8]| Request {
+        keys: keys.to_vec(),
+        ..Request::default()
+    };
+    let rows = |keys: &[u8]| Request {
+        by_rows: true,
+        ..ranges(keys)
+    };
+    let open = |keys: &[u8]| Request {
+        stays: true,
+        ..rows(keys)
+    };
+    for (requests, may_circle) in [
+        (
+            vec![ranges(&[1]), ranges(&[1]), rows(&[1]), ranges(&[2])],
+            false,
+        ),
+        (
+            vec![ranges(&[4]), ranges(&[5]), rows(&[5]), rows(&[4])],
+            false,
+        ),
+        (
+            vec![open(&[2]), ranges(&[1]), ranges(&[2]), rows(&[3])],
+            false,
+        ),
+        (
+            vec![open(&[5]), ranges(&[4]), ranges(&[5]), ranges(&[6])],
+            false,
+        ),
+        (vec![ranges(&[1, 6]), ranges(&[6, 1])], true),
+        (vec![ranges(&[6, 2]), open(&[5, 7])], true),
+    ] {
+        let start = Index {
+            requests,
+            rows: [(EXPIRED, None)].into(),
+        };
+        let (mut seen, mut next) = (HashSet::new(), vec![start.clone()]);
+        let mut has_circled = false;
+        while let Some(index) = next.pop() {
+            if !seen.insert(index.clone()) {
+                continue;
+            }
+            let requests = &index.requests;
+            let under_way = (0..requests.len()).filter(|who| !requests[*who].is_done);
+            for who in under_way.clone() {
+                let holders = index.waits_for(who);
+                let is_in_circle = index.is_in_circle(who);
+                has_circled |= is_in_circle;
+                if holders.is_empty() {
+                    next.push(index.clone().step(who));
+                } else if is_in_circle || holders.iter().any(|holder| requests[*holder].is_done) {
+                    next.push(index.clone().refuse(who));
+                }
+            }
+            let is_over = under_way.count() == 0;
+            for request in requests
+                .iter()
+                .filter(|request| is_over && request.is_refused)
+            {
+                let is_open = |key| {
+                    requests
+                        .iter()
+                        .any(|other| other.stays && other.keys.contains(key))
+                };
+                assert!(request.keys.iter().any(is_open), "{index:?}");
+            }
+            for key in requests
+                .iter()
+                .filter(|_| is_over)
+                .flat_map(|request| &request.keys)
+            {
+                let winner = index.rows.get(key).copied().flatten();
+                assert!(
+                    winner.is_some() || may_circle,
+                    "{key} has no winner: {index:?}"
+                );
+            }
+        }
+        assert_eq!(has_circled, may_circle, "{start:?}");
     }
     Ok(())
 }

@@ -144,6 +144,23 @@ async fn an_error_in_full_leaves_the_connection_usable_and_a_fatal_one_does_not(
     assert_eq!(server.connections(), 2);
 }
 
+/// The old primary is a secondary after a failover, which may still serve its connections.
+#[tokio::test]
+async fn no_call_after_a_refused_write_meets_a_connection_to_the_old_primary() {
+    for number in [3906, 978, 979, 982] {
+        let answers = [Answer::Error(number, 16)];
+        let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
+        let store = store(&server, config());
+        let idle = tokio::join!(store.pool().get(), store.pool().get());
+        drop((idle.0.unwrap(), idle.1.unwrap()));
+        let error = store.delete_expired(1).await.unwrap_err();
+        is(&error, ErrorKind::Unavailable, Effect::None);
+        server.until_open(0).await;
+        assert_eq!(store.delete_expired(1).await.unwrap(), 0);
+        assert_eq!(server.connections(), 3, "{number}");
+    }
+}
+
 #[tokio::test]
 async fn an_unknown_error_is_no_success() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Error(12345, 16)]);

@@ -23,7 +23,7 @@ pub(super) const TEXTS: Codes<&str> = error_codes! {
          check schema and table names";
     Misconfigured None ["permission denied", "must be owner"] =>
         "the user lacks a permission; grant SELECT, INSERT, UPDATE and DELETE on the table";
-    Unavailable None ["read-only transaction", "during recovery"] =>
+    Unavailable None READ_ONLY =>
         "the server only reads; connect to the primary";
     // These come at the login, before any statement.
     Unavailable None [
@@ -57,6 +57,8 @@ pub(super) const TEXTS: Codes<&str> = error_codes! {
 };
 
 const SERIALIZATION_FAILURE: [&str; 2] = ["could not serialize access", "deadlock detected"];
+
+pub(super) const READ_ONLY: [&str; 2] = ["read-only transaction", "during recovery"];
 
 const UNKNOWN: [&str; 3] = [
     "not currently supported",
