@@ -9,7 +9,7 @@ use idem_sql::claim::ClaimParams;
 use idem_sql::operations::Operations as _;
 use idem_sql::parameters::{Parameter, Value, Values};
 
-use crate::error::Access;
+use crate::error::{Access, is_of_standby};
 use crate::operations::Operations;
 use crate::row;
 use crate::session::Session;
@@ -86,8 +86,10 @@ impl Batches for Operations {
                         }
                     }
                 }
-                // A record may be damaged: each claim is sent alone.
-                Err(error) if may_be_anothers(&error) => left.extend(chunk),
+                // A record may be damaged, or a standby answers: a statement that writes decides.
+                Err(error) if may_be_anothers(&error) || is_of_standby(&error) => {
+                    left.extend(chunk);
+                }
                 Err(error) => {
                     let each = error.for_each_item();
                     for (position, _) in chunk.into_iter().chain(expected.drain(..)) {

@@ -11,7 +11,7 @@ use idem_sql::parameters::{Parameter, Value};
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use tokio::time::Instant;
 
-use crate::error::{Access, is_locked};
+use crate::error::{Access, is_locked, is_of_standby};
 use crate::operations::{Operations, found};
 use crate::row;
 use crate::session::Session;
@@ -180,7 +180,11 @@ impl Operations {
     async fn lookup(&self, session: &mut Session<'_>, params: &ClaimParams<'_>) -> Result<Lookup> {
         let values = params.values();
         let query = self.sql.lookup.with(&values)?;
-        let rows = session.rows(query, Access::Read).await?;
+        let rows = match session.rows(query, Access::Read).await {
+            // The statement that decides everything writes, so a proxy sends it to the primary.
+            Err(error) if is_of_standby(&error) => return Ok(Lookup::Acquirable),
+            rows => rows?,
+        };
         let Some(row) = rows.first() else {
             return Ok(Lookup::Absent);
         };

@@ -10,7 +10,7 @@ use sqlx::Error as SqlxError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::drivers;
-use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, by_code, meaning};
+use crate::sqlstate::{Answer, Cure, LOCK_NOT_AVAILABLE, STANDBY, by_code, meaning};
 
 /// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
@@ -59,12 +59,22 @@ pub(crate) fn was_idle(error: &Error) -> bool {
     code(error).as_deref() == Some("57P05")
 }
 
+/// Returns whether a standby got a read that decides; nothing was read then.
+pub(crate) fn is_of_standby(error: &Error) -> bool {
+    answered(error, |answer| answer.message.contains(STANDBY)).unwrap_or_default()
+}
+
 /// Returns the SQLSTATE of the error or its sources.
 fn code(error: &(dyn StdError + 'static)) -> Option<String> {
+    answered(error, |answer| answer.code.to_owned())
+}
+
+/// Reads the server's answer in the error or its sources.
+fn answered<T>(error: &(dyn StdError + 'static), read: impl Fn(Answer<'_>) -> T) -> Option<T> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(answer) = drivers::answer(error) {
-            return Some(answer.code.to_owned());
+            return Some(read(answer));
         }
         next = error.source();
     }

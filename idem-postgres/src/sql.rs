@@ -53,6 +53,23 @@ macro_rules! bounded_clock {
     };
 }
 
+/// The condition of a read that decides: a server in recovery fails it, before it reads a row.
+///
+/// A standby may lag, so a caller who lost a race would not find the winner, and the holder of a
+/// sealed claim would have lost it. A proxy that splits reads from writes sends a plain SELECT there.
+/// PgDog obeys the comment (<https://docs.pgdog.dev/features/load-balancer/manual-routing>), and
+/// Pgpool-II leaves a volatile function on the primary
+/// (<https://www.pgpool.net/docs/latest/en/html/runtime-config-load-balancing.html>). Others, as
+/// pgcat, read neither. A lock (`FOR SHARE`) or a write in a CTE would write, or lock more than a
+/// read, and pgcat sends the latter to a standby, too. So the server says itself what it is.
+///
+/// The subquery depends on no row: the server computes it once, and first ("One-Time Filter").
+macro_rules! on_primary {
+    () => {
+        "(SELECT {primary}) = 0 /* pgdog_role: primary */"
+    };
+}
+
 /// The columns that `row.rs` reads of a record, in this order.
 macro_rules! columns {
     ($result:literal) => {
@@ -184,7 +201,9 @@ pub(crate) const LOOKUP: &str = concat!(
         "pg_catalog.clock_timestamp()"
     ),
     " FROM {table} AS r
-WHERE {mine} = 0 AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
+WHERE ",
+    on_primary!(),
+    " AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
 );
 
 /// The read `held` finds a live record that this claim must not touch. Then nothing is written, no
@@ -357,7 +376,9 @@ pub(crate) const OWNED: &str = concat!(
     "
 SELECT r.state, r.result, r.token, r.attempt_id = {attempt_id}, r.expires_at > clock.now OR r.state = 3
 FROM {table} AS r, clock
-WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
+WHERE ",
+    on_primary!(),
+    " AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
 );
 
 /// The row stays, so that the next token is greater whatever the clock does. It counts as absent,
@@ -405,7 +426,9 @@ pub(crate) const GET: &str = concat!(
         "pg_catalog.clock_timestamp()"
     ),
     " FROM {table} AS r
-WHERE {mine} = 0 AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
+WHERE ",
+    on_primary!(),
+    " AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
 );
 
 /// Writes a message of no content into the log, if the record is still the one that was read. A
@@ -420,7 +443,9 @@ pub(crate) const REPLICATED: &str = concat!(
     "SELECT ",
     message!(),
     " FROM {table} AS r
-WHERE {mine} = 0 AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
+WHERE ",
+    on_primary!(),
+    " AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token}
     AND ({seen} = 0 OR r.state = {seen})"
 );
 
@@ -429,7 +454,9 @@ pub(crate) const REPLICATED_MARK: &str = concat!(
     "SELECT ",
     message!(),
     " FROM {marks} AS m
-WHERE {mine} = 0 AND m.scope = {scope} AND m.operation = {operation} AND m.id = {id} AND m.version >= {version}"
+WHERE ",
+    on_primary!(),
+    " AND m.scope = {scope} AND m.operation = {operation} AND m.id = {id} AND m.version >= {version}"
 );
 
 /// Skips rows that others have locked. Keeps a row whose token is ahead of the clock (which was set

@@ -16,6 +16,9 @@ pub(crate) const MIXED_UP: &str = "idem: these are the values of another stateme
 /// The text that the server quotes when a transaction is no longer the one that was begun.
 pub(crate) const ENDED: &str = "idem: the work has ended its transaction";
 
+/// The text that a standby quotes when it gets a read that decides.
+pub(crate) const STANDBY: &str = "idem: a standby answers";
+
 /// How the store repairs an error that proves that its own statement had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cure {
@@ -94,6 +97,11 @@ fn special(answer: Answer<'_>) -> Option<(Meaning, Cure)> {
                 (ErrorKind::Misconfigured, Effect::None, message),
                 Cure::Tell,
             ))
+        }
+        "22P02" if says(STANDBY) => {
+            let message = "a standby answered, which may lag; connect to the primary, and have a \
+                           proxy that splits reads from writes send it all statements of this role";
+            Some(((ErrorKind::Unavailable, Effect::None, message), Cure::Tell))
         }
         // "bind message supplies N parameters, but prepared statement "…" requires M"
         "08P01" if is_of("exec_bind_message") || says("bind message supplies") => {

@@ -9,7 +9,7 @@ use idem_sql::schema::fnv_1a;
 
 use crate::config::Config;
 use crate::sql;
-use crate::sqlstate::{ENDED, MIXED_UP};
+use crate::sqlstate::{ENDED, MIXED_UP, STANDBY};
 
 idem_sql::statements! {
     listed;
@@ -141,7 +141,15 @@ impl Text {
             "CAST(CASE WHEN ${number} = pg_catalog.decode('{digits}', 'hex') THEN '0' \
              ELSE '{MIXED_UP}' END AS bigint)"
         );
+        // Not a CASE of numbers: the server would compute each of them when it plans the statement.
+        let primary = mine.replace(
+            "THEN '0' ELSE",
+            &format!(
+                "THEN CASE WHEN pg_catalog.pg_is_in_recovery() THEN '{STANDBY}' ELSE '0' END ELSE"
+            ),
+        );
         let text = text.replace("{mine}", &mine);
+        let text = text.replace("{primary}", &primary);
         let text = text.replace("{wait}", &format!("${}", number + 1));
         Self {
             sql: text.into(),

@@ -47,6 +47,14 @@ fn main() -> ExitCode {
             "no_call_after_a_refused_write_meets_a_connection_to_the_old_primary",
             standby::demoted,
         ),
+        trial(
+            "no_decision_rests_on_a_standby_that_a_proxy_reads_from",
+            standby::split,
+        ),
+        trial(
+            "a_connection_that_a_proxy_does_not_serve_holds_nobody_up",
+            poolers::queued,
+        ),
     ];
     let no_pooler = idem_servers::no_private("pgbouncer");
     let poolers = [

@@ -52,7 +52,8 @@ FROM unnest(
 JOIN {table} AS r ON ",
     of_input!(),
     "
-WHERE {mine} = 0"
+WHERE ",
+    on_primary!()
 );
 
 /// [`GET`](super::GET) for many keys: its values are arrays. The last column is the row's index in

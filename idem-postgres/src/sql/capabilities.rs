@@ -101,7 +101,9 @@ pub(crate) const LAST_CHECKPOINT: &str = concat!(
     clock!(),
     "
 SELECT r.result FROM {table} AS r, clock
-WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
+WHERE ",
+    on_primary!(),
+    " AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
     AND r.state = 0 AND r.expires_at > clock.now",
 );
 
@@ -142,7 +144,9 @@ pub(crate) const WATERMARK: &str = concat!(
     clock!(),
     "
 SELECT m.version FROM {marks} AS m, clock
-WHERE m.scope = {scope} AND m.operation = {operation} AND m.id = {id} AND m.expires_at > clock.now",
+WHERE ",
+    on_primary!(),
+    " AND m.scope = {scope} AND m.operation = {operation} AND m.id = {id} AND m.expires_at > clock.now",
 );
 
 /// Skips rows that others have locked; a row that was raised since the snapshot is judged again

@@ -1,16 +1,21 @@
-//! PgBouncer with its own settings, in front of its own server.
+//! Poolers with their own settings, in front of their own server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, Checkpoint, CheckpointStore, Effect, ErrorKind, IdempotencyStore,
+    BoxError, Checkpoint, CheckpointStore, Effect, Error, ErrorKind, IdempotencyStore,
     IdempotencyStoreExt, Record, Response,
 };
 use idem_postgres::{Config, PostgresStore, StatementMode};
 use idem_servers::{Durability, Instance, Options, start_private};
+use idem_stores::ServerUrl;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, PgPool};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::{HOUR, request};
@@ -134,6 +139,65 @@ pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
         let retry_timeout = Duration::from_secs(30);
         let again = store.claim_retrying(&request("one"), retry_timeout).await?;
         assert!(again.acquired().is_some());
+        Ok(())
+    })
+}
+
+/// Starts a proxy that serves so many connections at a time; the others wait, as in `HAProxy`'s queue.
+async fn queue(server: &ServerUrl, most: usize) -> Result<ServerUrl, BoxError> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let url = server.through(listener.local_addr()?);
+    let address = server.address().ok_or("an address")?;
+    let served = Arc::new(Semaphore::new(most));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let served = Arc::clone(&served);
+            tokio::spawn(async move {
+                let _turn = served.acquire().await;
+                let mut server = TcpStream::connect(address).await?;
+                copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    Ok(url)
+}
+
+/// The sixth connection is accepted and never served: nobody waits for it who can have another.
+pub(crate) fn queued(runtime: &Runtime) -> Result<(), BoxError> {
+    let started = start_private("postgres", &Options::new())?;
+    let server = ServerUrl::from(started.url());
+    runtime.block_on(async {
+        let direct = PostgresStore::connect(server.as_str(), Config::new()).await?;
+        direct.migrate().await?;
+        for batching in [true, false] {
+            let config = Config::new().with_batching(batching);
+            let url = queue(&server, 5).await?;
+            let store = PostgresStore::connect(url.as_str(), config).await?;
+            let mut callers = tokio::task::JoinSet::new();
+            for caller in 0..16 {
+                let store = store.clone();
+                callers.spawn(async move {
+                    for run in 0..25 {
+                        let request = request(format!("{batching} {caller} {run}"));
+                        let claim = store.claim(&request).await?.acquired();
+                        let claim = claim.ok_or_else(Error::claim_lost)?;
+                        store
+                            .complete(&claim, &Response::new(200, ""), HOUR)
+                            .await?;
+                    }
+                    Ok::<_, Error>(())
+                });
+            }
+            while let Some(done) = callers.join_next().await {
+                done??;
+            }
+        }
+        let pool = PgPoolOptions::new().max_connections(7);
+        let pool = pool.connect_lazy(queue(&server, 0).await?.as_str())?;
+        let config = Config::new().with_timeout(Duration::from_millis(100));
+        let store = PostgresStore::with_config(pool, config);
+        let error = store.claim(&request("one")).await.expect_err("it is full");
+        assert!(error.to_string().contains("all 7 are in use"), "{error}");
         Ok(())
     })
 }

@@ -8,6 +8,7 @@ use idem_core::{
 };
 use idem_postgres::{Config, PostgresStore, Replays};
 use idem_servers::{Options, start_private};
+use idem_stores::{Rule, ServerUrl, no_decision_rests_on_a_replica};
 use sqlx::{Connection, PgConnection};
 use tokio::runtime::Runtime;
 
@@ -155,6 +156,68 @@ pub(crate) fn demoted(runtime: &Runtime) -> Result<(), BoxError> {
         assert!(error.to_string().contains("standby"), "{error}");
         Ok(())
     })
+}
+
+const PAUSED: &str = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
+
+/// A proxy sends reads to a standby that has stopped before everything that is claimed.
+pub(crate) fn split(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = start_private("postgres", &Options::new())?;
+    let primary = runtime.block_on(store(server.url()))?;
+    let behind = Options::new().with_upstream(server.url());
+    let behind = start_private("postgres-standby", &behind)?;
+    runtime.block_on(async {
+        let old = primary.claim(&request("old")).await?;
+        let old = old.acquired().ok_or("fresh")?;
+        let count = "SELECT count(*) FROM idem_records";
+        let mut standby = PgConnection::connect(behind.url()).await?;
+        while sqlx::query_scalar::<_, i64>(count)
+            .fetch_one(&mut standby)
+            .await?
+            == 0
+        {}
+        let pause = "SELECT pg_wal_replay_pause()";
+        sqlx::raw_sql(pause).execute(&mut standby).await?;
+        while !sqlx::query_scalar::<_, bool>(PAUSED)
+            .fetch_one(&mut standby)
+            .await?
+        {}
+
+        let new = primary.claim(&request("new")).await?;
+        let mut claims = Vec::new();
+        for claim in [old, new.acquired().ok_or("fresh")?] {
+            let done = Response::new(200, "done");
+            primary.complete(&claim, &done, HOUR).await?;
+            claims.push((request(claim.key().id()), claim));
+        }
+        let urls = [server.url(), behind.url()].map(ServerUrl::from);
+        let rules: [Rule; 3] = [
+            (obeys, true, true),
+            (knows, true, false),
+            (sees, false, false),
+        ];
+        let open = async |url: &str, batching| {
+            let config = Config::new().with_batching(batching);
+            Ok::<_, BoxError>(PostgresStore::connect(url, config).await?)
+        };
+        no_decision_rests_on_a_replica(&urls, &rules, &claims, "standby", open).await
+    })
+}
+
+/// As pgcat does.
+fn sees(text: &str) -> bool {
+    ["SELECT", "WITH"].iter().any(|word| text.starts_with(word))
+}
+
+/// A SELECT with a write in a common table expression is a write.
+fn knows(text: &str) -> bool {
+    let writes = ["INSERT INTO", "UPDATE ", "DELETE FROM"];
+    sees(text) && !writes.iter().any(|write| text.contains(write))
+}
+
+/// As PgDog does.
+fn obeys(text: &str) -> bool {
+    knows(text) && !text.contains("/* pgdog_role: primary */")
 }
 
 /// Returns the processes of the stores' connections.

@@ -21,6 +21,8 @@ mod mysql;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "suite")]
+mod split;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "suite")]
@@ -40,6 +42,8 @@ pub use mysql::MySql;
 pub use postgres::Postgres;
 #[cfg(feature = "redis")]
 pub use redis::{Connection, Redis};
+#[cfg(feature = "suite")]
+pub use split::{Rule, no_decision_rests_on_a_replica};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 #[cfg(feature = "suite")]
