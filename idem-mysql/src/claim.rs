@@ -44,7 +44,7 @@ enum Met {
     Answer(ClaimOutcome),
     /// A write, whose effect the next read shows.
     Written,
-    /// Nothing was sent; another caller's turn has ended.
+    /// Nothing was written: another caller's turn has ended, or another came first.
     Again,
 }
 
@@ -120,6 +120,8 @@ impl Operations {
                 Err(error) => return Err(after(has_written, error)),
             }
         }
+        let refused = self.refuse_replica(session).await;
+        refused.map_err(|error| after(true, error))?;
         Err(key_changed_hands(Effect::Unknown))
     }
 
@@ -174,8 +176,11 @@ impl Operations {
                 };
                 let values = params.values();
                 let take = sql.take.with(&values)?;
-                permit.settle(key, session.write(&take).await)?;
-                Ok(Met::Written)
+                // Nothing changed: another caller came first, and a replica may not know.
+                Ok(match permit.settle(key, session.write(&take).await)? {
+                    0 => Met::Again,
+                    _ => Met::Written,
+                })
             }
         }
     }
@@ -315,7 +320,7 @@ impl Operations {
         let failed = permit.settle(key, session.write(&statement).await)?;
         if failed == 0 {
             // Its holder came first, or another caller.
-            return Ok(Met::Written);
+            return Ok(Met::Again);
         }
         let row = self.lookup(session, params, true).await?;
         let columns = row.as_ref().map(Columns::of).transpose()?;

@@ -138,6 +138,10 @@ impl operations::Operations for Operations {
             Write::Renew if is_written => {
                 let rows = session.rows(&sql.lease.with(values)?, Access::Read).await;
                 let rows = rows.map_err(|error| after(true, error))?;
+                if rows.is_empty() {
+                    let refused = self.refuse_replica(session).await;
+                    refused.map_err(|error| after(true, error))?;
+                }
                 let row = rows.into_iter().next();
                 row.ok_or_else(renewed_and_lost).map(Some)
             }
@@ -164,6 +168,16 @@ impl operations::Operations for Operations {
             (what, _) => sql.to_read(what),
         };
         let rows = session.rows(&statement.with(values)?, Access::Read).await?;
+        let state = |row: &Row| cells::Columns::of(row).number(0);
+        let shows_less = match (what, rows.first()) {
+            (Read::Owned | Read::LastCheckpoint | Read::Record, None) => true,
+            // The step that has changed nothing would have ended the claim.
+            (Read::Owned, Some(row)) => state(row)? == StoredRecord::IN_FLIGHT,
+            _ => false,
+        };
+        if shows_less {
+            self.refuse_replica(session).await?;
+        }
         let Some(row) = rows.into_iter().next() else {
             return Ok(None);
         };
@@ -242,6 +256,15 @@ impl operations::Operations for Operations {
 }
 
 impl Operations {
+    /// Refuses the replica to which a proxy may send reads, after a read that shows less than the
+    /// primary may have. In a caller's transaction, the server is the one that writes.
+    pub(crate) async fn refuse_replica(&self, session: &mut Session<'_>) -> Result<()> {
+        match session.is_transaction() {
+            true => Ok(()),
+            false => Server::read(session).await?.check_reads(),
+        }
+    }
+
     async fn step_once(
         &self,
         session: &mut Session<'_>,

@@ -101,15 +101,8 @@ impl Server {
         (part(), part())
     }
 
-    /// Refuses servers on which this crate, or these limits, do not work.
-    pub(crate) fn check(&self, config: &Config) -> Result<()> {
-        let is_this = |product: &&&str| self.version.contains(**product);
-        if let Some(product) = FOREIGN.iter().find(is_this) {
-            return Err(misconfigured(format!(
-                "this is {product}, whose locks and isolation levels are not those that the statements \
-                 rely on; MySQL or MariaDB is needed"
-            )));
-        }
+    /// Refuses a server that is read only: a replica, which may lag.
+    pub(crate) fn check_reads(&self) -> Result<()> {
         if self.reads_only {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -119,6 +112,19 @@ impl Server {
                  user",
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses servers on which this crate, or these limits, do not work.
+    pub(crate) fn check(&self, config: &Config) -> Result<()> {
+        let is_this = |product: &&&str| self.version.contains(**product);
+        if let Some(product) = FOREIGN.iter().find(is_this) {
+            return Err(misconfigured(format!(
+                "this is {product}, whose locks and isolation levels are not those that the statements \
+                 rely on; MySQL or MariaDB is needed"
+            )));
+        }
+        self.check_reads()?;
         let (product, needed) = match self.dialect {
             Dialect::MariaDb => ("MariaDB", (10, 6)),
             Dialect::MySql => ("MySQL", (8, 0)),

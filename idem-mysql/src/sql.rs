@@ -15,6 +15,16 @@
 //! there is no `||`, no double quote, no bare `NOT`, and no literal except numbers, hexadecimal
 //! bytes and one date.
 //!
+//! # A proxy that splits reads from writes
+//!
+//! It may send a SELECT to a replica that lags. So each read that decides stands in parentheses. They
+//! change nothing on the server, and the rules of ProxySQL's documentation, `^SELECT`, do not match
+//! them (<https://proxysql.com/documentation/proxysql-read-write-split-howto/>). A lock (`FOR SHARE`)
+//! would keep every proxy from it, but waits for an open transaction. MaxScale and MySQL Router read
+//! the statement all the same, and their hints are no part of it. So a read proves no winner without
+//! the count of a write, and where a read shows less than the writes before it, the store asks whether
+//! a replica has answered.
+//!
 //! # No statement waits for a lock
 //!
 //! A caller's transaction may keep a row locked for as long as it likes, and a statement that waits
@@ -139,10 +149,11 @@ pub(crate) const INSERT_ROWS: List = List {
 /// Reads the record with its result, which answers a duplicate. A consistent read: it locks
 /// nothing and writes nothing.
 pub(crate) const LOOKUP: &str = concat!(
-    "SELECT ",
+    "(SELECT ",
     columns!("result"),
     "\nFROM {table} WHERE ",
-    key!()
+    key!(),
+    ")"
 );
 
 /// The same in a caller's transaction, where it locks the record under SERIALIZABLE.
@@ -155,9 +166,9 @@ pub(crate) const LOOKUP_IN: &str = concat!(
 
 /// The same read for many keys; `{keys}` are [`KEYS`].
 pub(crate) const LOOKUP_MANY: &str = concat!(
-    "SELECT ",
+    "(SELECT ",
     columns!("result"),
-    ", scope, operation, id\nFROM {table} WHERE {keys}"
+    ", scope, operation, id\nFROM {table} WHERE {keys})"
 );
 
 /// Keys, joined with OR; both optimizers read them as ranges of the primary key.
@@ -376,11 +387,11 @@ pub(crate) const RESULTS: List = List {
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
-    "SELECT state, result FROM {table} WHERE ",
+    "(SELECT state, result FROM {table} WHERE ",
     key!(),
     " AND token = {token} AND attempt_id = {attempt_id} AND (expires_at > ",
     now!(),
-    " OR state = 3)"
+    " OR state = 3))"
 );
 
 /// The row stays, so that the next token is greater whatever the clock
@@ -427,20 +438,22 @@ WHERE ",
 ///
 /// Rows N1 and N3, where it returns no row.
 pub(crate) const LEASE: &str = concat!(
-    "SELECT lease_ends_at, ",
+    "(SELECT lease_ends_at, ",
     now!(),
     " FROM {table} WHERE ",
     key!(),
     " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
-    now!()
+    now!(),
+    ")"
 );
 
 /// Key.
 pub(crate) const GET: &str = concat!(
-    "SELECT ",
+    "(SELECT ",
     columns!("result"),
     "\nFROM {table} WHERE ",
     key!(),
     " AND expires_at > ",
-    now!()
+    now!(),
+    ")"
 );

@@ -151,7 +151,11 @@ impl Statements {
             // In a caller's transaction, whose snapshot may be older than what a write has met.
             // That write has locked the row already.
             |template| {
-                let latest = format!("{} FOR UPDATE NOWAIT", text(template));
+                let read = text(template);
+                let read = read
+                    .strip_prefix('(')
+                    .and_then(|read| read.strip_suffix(')'));
+                let latest = format!("{} FOR UPDATE NOWAIT", read.unwrap_or_default());
                 Statement::new(&latest, PLACEHOLDER)
             },
             |template| repeated((template, &[sql::KEYS])),

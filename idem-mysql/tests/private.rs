@@ -14,7 +14,7 @@ use idem_core::{
 };
 use idem_mysql::{Config, MySqlStore, Transactions};
 use idem_servers::{Options, start_private};
-use idem_stores::no_completion_is_lost;
+use idem_stores::{Rule, ServerUrl, no_completion_is_lost, no_decision_rests_on_a_replica};
 use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
@@ -33,6 +33,10 @@ fn main() -> ExitCode {
             (
                 "no_call_after_a_refused_write_meets_a_connection_to_the_old_primary",
                 demoted,
+            ),
+            (
+                "no_decision_rests_on_a_replica_that_a_proxy_reads_from",
+                split,
             ),
             (
                 "no_acknowledged_completion_is_lost_when_the_server_is_killed",
@@ -214,6 +218,53 @@ fn demoted(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
             store.close().await;
         }
         Ok(())
+    })
+}
+
+/// A proxy sends reads to a replica that has nothing of what the primary has, except that the loser
+/// of a key seems to hold it.
+fn split(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
+    let servers = [
+        start_private(name, &Options::new())?,
+        start_private(name, &Options::new())?,
+    ];
+    let urls = [servers[0].url(), servers[1].url()].map(ServerUrl::from);
+    runtime.block_on(async {
+        let loser = request("lost").with_attempt(AttemptId::random());
+        let [primary, replica] = [
+            store(urls[0].as_str()).await?,
+            store(urls[1].as_str()).await?,
+        ];
+        let _held = replica.claim(&loser).await?;
+        let mut claims = Vec::new();
+        for request in [loser, request("done")] {
+            let won = request.clone().with_attempt(AttemptId::random());
+            let claim = primary.claim(&won).await?.acquired().ok_or("fresh")?;
+            let done = Response::new(200, "done");
+            primary.complete(&claim, &done, HOUR).await?;
+            claims.push((request, claim));
+        }
+        for store in [&primary, &replica] {
+            for sql in ["CREATE USER app@'%'", "GRANT ALL ON idem.* TO app@'%'"] {
+                sqlx::raw_sql(sql).execute(store.pool()).await?;
+            }
+        }
+        let reads_only = "SET GLOBAL read_only = 1";
+        sqlx::raw_sql(reads_only).execute(replica.pool()).await?;
+        let urls = urls.map(|url| url.each(|url| url.replace("idem:idem@", "app@")));
+        let rules: [Rule; 2] = [
+            (|text| text.starts_with("SELECT"), true, true),
+            (
+                |text| text.trim_start_matches('(').starts_with("SELECT"),
+                false,
+                false,
+            ),
+        ];
+        let open = async |url: &str, batching| {
+            let config = Config::new().with_batching(batching);
+            Ok::<_, BoxError>(MySqlStore::connect(url, config).await?)
+        };
+        no_decision_rests_on_a_replica(&urls, &rules, &claims, "read only", open).await
     })
 }
 

@@ -89,19 +89,21 @@ pub(crate) const CHECKPOINT: &str = concat!(
 
 /// Returns a row when the claim is held, and was held until now: a lost claim is never held again.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
-    "SELECT result FROM {table} WHERE ",
+    "(SELECT result FROM {table} WHERE ",
     key!(),
     " AND token = {token} AND attempt_id = {attempt_id} AND state = 0 AND expires_at > ",
-    now!()
+    now!(),
+    ")"
 );
 
 /// Reads the mark, and whether it has expired. A consistent read: it locks nothing, writes
 /// nothing, and answers a stale version or a repetition.
 pub(crate) const WATERMARK: &str = concat!(
-    "SELECT version, expires_at > ",
+    "(SELECT version, expires_at > ",
     now!(),
     " FROM {marks} WHERE ",
-    key!()
+    key!(),
+    ")"
 );
 
 /// The primary key lets one row in; all other statements wait for it and find it. IGNORE, because its count distinguishes the two, 1 and 0, under every
