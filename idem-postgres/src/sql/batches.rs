@@ -71,7 +71,8 @@ FROM unnest(
 JOIN {table} AS r ON ",
     of_input!(),
     "
-WHERE {mine} = 0"
+WHERE ",
+    on_primary!(),
 );
 
 /// [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: its values are arrays.
