@@ -34,6 +34,8 @@ pub(super) struct Lease {
     since: Instant,
     /// Whether it was claimed before, elsewhere.
     is_handed_over: AtomicBool,
+    /// Whether it runs out after an error of the work.
+    expires: AtomicBool,
     /// Whether observers know that it was lost.
     loss_is_told: AtomicBool,
     followers: Mutex<Vec<Box<dyn Follower>>>,
@@ -75,6 +77,7 @@ impl Lease {
             ended: Notify::new(),
             since: sent,
             is_handed_over: AtomicBool::new(false),
+            expires: AtomicBool::new(false),
             loss_is_told: AtomicBool::new(false),
             followers: Mutex::default(),
             sealed: OnceLock::new(),
@@ -121,6 +124,15 @@ impl Lease {
     /// Marks it as claimed before, elsewhere.
     pub(super) fn set_handed_over(&self) {
         self.is_handed_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets it run out after an error of the work.
+    pub(super) fn let_expire(&self) {
+        self.expires.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn expires(&self) -> bool {
+        self.expires.load(Ordering::Relaxed)
     }
 
     /// Returns when the key was first seen, if that was here.

@@ -128,7 +128,11 @@ where
         Ok(Ok(value)) => seal::<C, _, _>(context, held, value).await,
         Ok(Err(error)) => {
             // If this fails, the lease runs out; the caller needs the work's error.
-            let _ = held.settle(after_error(context, &error)).await;
+            let ending = match held.lease().expires() {
+                true => Ending::LetExpire,
+                false => after_error(context, &error),
+            };
+            let _ = held.settle(ending).await;
             Err(RunError::Work(error))
         }
         Err(panic) => {

@@ -95,6 +95,14 @@ impl Work {
         self.key().derive(name)
     }
 
+    /// Lets the lease run out if the work ends with an error, as
+    /// [`ErrorPolicy::LetExpire`](crate::ErrorPolicy::LetExpire) does, whatever the policy says: for
+    /// work that may go on elsewhere, beside which no other attempt should begin. Does nothing
+    /// without a key.
+    pub fn let_expire(&self) {
+        self.lease().into_iter().for_each(Lease::let_expire);
+    }
+
     /// Returns whether the claim is lost, or can no longer be assumed to be held: the store was out
     /// of reach, or this process stopped, for longer than the lease. True also when the run has
     /// ended. Once true, it stays true. Never true without a key.

@@ -96,14 +96,18 @@ async fn a_run_that_has_lost_the_claim_stores_nothing() {
 
 #[tokio::test]
 async fn an_error_loses_the_checkpoint_unless_the_claim_is_left_to_expire() {
-    for (policy, kept) in [
-        (ErrorPolicy::Release, false),
-        (ErrorPolicy::LetExpire, true),
+    for (policy, is_left, kept) in [
+        (ErrorPolicy::Release, false, false),
+        (ErrorPolicy::LetExpire, false, true),
+        (ErrorPolicy::Release, true, true),
     ] {
         let store = Scripted::new();
         let policy = brief().with_on_error(policy);
         let failing = async |work: Work| {
             work.checkpoint("half", &7).await?;
+            if is_left {
+                work.let_expire();
+            }
             Err::<u32, BoxError>("not now".into())
         };
         assert!(
