@@ -8,8 +8,9 @@ use http_body::Body as HttpBody;
 use idem_core::{Error, ErrorKind, Failed, Failure, Response as Stored, Timestamp};
 
 use crate::guard::{self, Guard};
+use crate::media::{self, Flow};
 use crate::refusal::Problem;
-use crate::{Body, HttpPolicy, KeyedRequest, ProblemType, ReplayedHeaders, json, seal};
+use crate::{Body, HttpPolicy, KeyedRequest, ProblemType, ReplayedHeaders, json, json_rpc, seal};
 
 /// The `Retry-After` while the store is unavailable.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
@@ -53,9 +54,12 @@ async fn adjusted<B: HttpBody<Data = Bytes>>(
 ) -> Response<Body<B>> {
     let sent = request.as_ref().and_then(KeyedRequest::key);
     let sent = sent.map(str::to_owned);
-    if let Some(call) = request.as_ref().and_then(KeyedRequest::call)
-        && let Some(body) = json::with_member(response.body(), "/id", call.id())
-    {
+    if let Some(call) = request.as_ref().and_then(KeyedRequest::call) {
+        let body = match media::flow(&media::essence(response.headers())) {
+            Flow::Events => Some(json_rpc::with_id(response.body(), call.id())),
+            _ => json::with_member(response.body(), "/id", call.id()),
+        };
+        let body = body.unwrap_or_else(|| response.body().clone());
         *response.body_mut() = body;
     }
     if let (Some(hook), Some(request)) = (&policy.replay_hook, request) {

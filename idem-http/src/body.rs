@@ -2,30 +2,51 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::mpsc;
 
-/// The body of every response of the layer: its own bytes, the service's body untouched, or the
-/// part of that body already read, followed by the rest.
+use crate::stream::Piece;
+
+/// The body of every response of the layer: its own bytes, the service's body untouched, the part of
+/// that body already read, followed by the rest, or a body that a task reads and records.
 ///
 /// It also serves as a request body where the service's request body cannot be made from bytes, as
 /// with plain `hyper`: map requests with [`Body::new`] before the layer.
 pub struct Body<B: HttpBody<Data = Bytes>> {
     read: VecDeque<Result<Frame<Bytes>, B::Error>>,
-    rest: Option<Pin<Box<B>>>,
+    rest: Rest<B>,
     /// Whether `poll_frame` has already paused before the error that ends the read part.
     has_paused: bool,
+}
+
+/// What was not read.
+enum Rest<B: HttpBody<Data = Bytes>> {
+    Ended,
+    Own(Pin<Box<B>>),
+    /// A task reads it.
+    Piped(mpsc::Receiver<Piece<B>>),
 }
 
 impl<B: HttpBody<Data = Bytes>> Body<B> {
     /// Wraps this body, untouched.
     pub fn new(body: B) -> Self {
+        Self::of(VecDeque::new(), Rest::Own(Box::pin(body)))
+    }
+
+    /// Returns the body that a task reads.
+    pub(crate) fn piped(pieces: mpsc::Receiver<Piece<B>>) -> Self {
+        Self::of(VecDeque::new(), Rest::Piped(pieces))
+    }
+
+    fn of(read: VecDeque<Result<Frame<Bytes>, B::Error>>, rest: Rest<B>) -> Self {
         Self {
-            read: VecDeque::new(),
-            rest: Some(Box::pin(body)),
+            read,
+            rest,
             has_paused: false,
         }
     }
@@ -33,20 +54,20 @@ impl<B: HttpBody<Data = Bytes>> Body<B> {
     /// Reads the whole body into memory, up to `limit` bytes.
     pub(crate) async fn collect(mut self, limit: usize) -> Collected<B> {
         let mut bytes = 0;
-        while let Some(rest) = &mut self.rest {
+        while let Rest::Own(rest) = &mut self.rest {
             if size_is_over(rest.size_hint().lower(), limit - bytes) {
                 return Collected::Over(self);
             }
             let next = std::future::poll_fn(|context| rest.as_mut().poll_frame(context)).await;
             let Some(frame) = next else {
-                self.rest = None;
+                self.rest = Rest::Ended;
                 break;
             };
             let is_broken = frame.is_err();
             bytes += frame.as_ref().map_or(0, data_len);
             self.read.push_back(frame);
             if is_broken {
-                self.rest = None;
+                self.rest = Rest::Ended;
                 return Collected::Broken(self);
             }
             if bytes > limit {
@@ -95,11 +116,7 @@ fn data_len(frame: &Frame<Bytes>) -> usize {
 impl<B: HttpBody<Data = Bytes>> From<Bytes> for Body<B> {
     fn from(bytes: Bytes) -> Self {
         let frame = (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)));
-        Self {
-            read: frame.into_iter().collect(),
-            rest: None,
-            has_paused: false,
-        }
+        Self::of(frame.into_iter().collect(), Rest::Ended)
     }
 }
 
@@ -124,20 +141,36 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
             return Poll::Ready(Some(frame));
         }
         match &mut self.rest {
-            Some(rest) => rest.as_mut().poll_frame(context),
-            None => Poll::Ready(None),
+            Rest::Ended => Poll::Ready(None),
+            Rest::Own(rest) => rest.as_mut().poll_frame(context),
+            Rest::Piped(pieces) => match ready!(pieces.poll_recv(context)) {
+                Some(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+                Some(last) => {
+                    self.rest = Rest::Ended;
+                    self.read.extend(last);
+                    self.poll_frame(context)
+                }
+                // The body panicked in its task. A server that sees no panic takes it for whole.
+                None => resume_unwind(Box::new("the task that reads the body is gone")),
+            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.read.is_empty() && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+        let is_ended = match &self.rest {
+            Rest::Ended => true,
+            Rest::Own(rest) => rest.is_end_stream(),
+            Rest::Piped(_) => false,
+        };
+        self.read.is_empty() && is_ended
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut size = SizeHint::with_exact(0);
-        if let Some(rest) = &self.rest {
-            size = rest.size_hint();
-        }
+        let size = match &self.rest {
+            Rest::Ended => SizeHint::with_exact(0),
+            Rest::Own(rest) => rest.size_hint(),
+            Rest::Piped(_) => SizeHint::default(),
+        };
         let frames = self.read.iter().filter_map(|frame| frame.as_ref().ok());
         let read = frames.map(data_len).sum::<usize>() as u64;
         let mut whole = SizeHint::new();
@@ -156,7 +189,7 @@ impl<B: HttpBody<Data = Bytes>> fmt::Debug for Body<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body")
             .field("frames_read", &self.read.len())
-            .field("has_rest", &self.rest.is_some())
+            .field("has_rest", &!matches!(self.rest, Rest::Ended))
             .finish()
     }
 }

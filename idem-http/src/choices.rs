@@ -51,10 +51,11 @@ pub enum OnStoreError {
 /// What becomes of the handler when the client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnDisconnect {
-    /// A task of its own finishes the handler, and a retry gets its answer.
+    /// A task of its own finishes the handler, and reads its answer to the end if that is a stream.
+    /// A retry gets the answer.
     #[default]
     Finish,
-    /// The handler is dropped where it waits, and the engine's policy decides about the key
+    /// The handler, or the stream of its answer, is dropped where it waits, and the engine's policy decides about the key
     /// ([`Policy::with_on_cancel`](idem_core::Policy::with_on_cancel); by default it is released).
     /// For protocols in which closing the connection cancels the request, such as MCP.
     Cancel,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,27 +20,83 @@ use tracing::{Instrument, Span};
 
 use crate::guard::{Guard, Known};
 use crate::seal::{Judge, Judged};
+use crate::stream::Closed;
 use crate::{
     Body, HttpPolicy, IdempotencyLayer, KeyedRequest, OnDisconnect, OnStoreError, answer, buffer,
     kept,
 };
 
-/// Whether the service was called: from then on a client that disconnects ends nothing.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Begun(Arc<OnceLock<(Handle, Span)>>);
+/// What an exchange tells its caller's future: from the call of the service on, a client that
+/// disconnects ends nothing, where the policy says so; and a streamed answer goes out before the run
+/// ends.
+pub(crate) struct Begun<R: HttpBody<Data = Bytes>>(Arc<Notes<R>>);
 
-impl Begun {
+/// An answer that streams, and the end of its client.
+type Streamed<R> = (Response<Body<R>>, Closed);
+
+struct Notes<R: HttpBody<Data = Bytes>> {
+    on_disconnect: OnDisconnect,
+    called: OnceLock<(Handle, Span)>,
+    streamed: Mutex<Option<Streamed<R>>>,
+}
+
+impl<R: HttpBody<Data = Bytes>> Clone for Begun<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R: HttpBody<Data = Bytes>> Begun<R> {
+    pub(crate) fn new(on_disconnect: OnDisconnect) -> Self {
+        Self(Arc::new(Notes {
+            on_disconnect,
+            called: OnceLock::new(),
+            streamed: Mutex::default(),
+        }))
+    }
+
     /// Notes that the service is called now, on this runtime and in this span.
     fn note(&self) {
         if let Ok(runtime) = Handle::try_current() {
             // A second note would say the same.
-            let _ = self.0.set((runtime, Span::current()));
+            let _ = self.0.called.set((runtime, Span::current()));
         }
     }
 
-    /// Runs the rest of an exchange in a task of its own, if the service was called.
+    fn streamed(&self) -> MutexGuard<'_, Option<Streamed<R>>> {
+        let streamed = self.0.streamed.lock();
+        streamed.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the answer that streams, if there is one.
+    pub(crate) fn take_streamed(&self) -> Option<Streamed<R>> {
+        self.streamed().take()
+    }
+
+    /// Runs the rest of an exchange whose client is gone, if the policy says so.
     pub(crate) fn finish(&self, rest: impl Future + Send + 'static) {
-        if let Some((runtime, span)) = self.0.get() {
+        if self.0.on_disconnect == OnDisconnect::Finish {
+            self.spawn(rest);
+        }
+    }
+
+    /// Runs the rest of an exchange whose answer streams; its client may end it, if the policy says
+    /// so.
+    pub(crate) fn stream(&self, rest: impl Future + Send + 'static, closed: Closed) {
+        match self.0.on_disconnect {
+            OnDisconnect::Finish => self.spawn(rest),
+            OnDisconnect::Cancel => self.spawn(async move {
+                tokio::select! {
+                    _ = rest => {}
+                    () = closed => {}
+                }
+            }),
+        }
+    }
+
+    /// Runs a future in a task of its own, if the service was called.
+    fn spawn(&self, rest: impl Future + Send + 'static) {
+        if let Some((runtime, span)) = self.0.called.get() {
             let rest = async move { drop(rest.await) };
             runtime.spawn(rest.instrument(span.clone()));
         }
@@ -61,7 +117,7 @@ pub(crate) async fn run<S, B, R>(
     service: S,
     request: Request<B>,
     rules: Rules,
-    begun: Begun,
+    begun: Begun<R>,
 ) -> Result<Response<Body<R>>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -96,7 +152,7 @@ async fn guarded<S, B, R>(
     service: S,
     request: KeyedRequest,
     mut guard: Guard,
-    begun: Begun,
+    begun: Begun<R>,
 ) -> Result<Response<Body<R>>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -113,18 +169,19 @@ where
     let (request, message) = request.into_request::<B>();
     let judge = Judge::new(guard, message.call.as_ref());
     let mut call_once = Some((service, request));
-    let mut live = None;
-    let (slot, call_slot) = (&mut live, &mut call_once);
-    let is_finished = guard.policy.on_disconnect == OnDisconnect::Finish;
-    let begin = || {
-        if is_finished {
-            begun.note();
-        }
+    let (mut live, mut streaming) = (None, None);
+    let (slot, stream_slot, call_slot) = (&mut live, &mut streaming, &mut call_once);
+    let sent = message.key.clone();
+    let first = |mut response: Response<Body<R>>| {
+        let markers = &guard.policy.markers;
+        markers.mark_first(response.headers_mut(), sent.as_deref());
+        response
     };
+    let (first, begun) = (&first, &begun);
     let work = |work: Work| async move {
-        begin();
+        begun.note();
         let (mut service, mut request) = call_slot.take().ok_or(Unkept::Gone)?;
-        request.extensions_mut().insert(work);
+        request.extensions_mut().insert(work.clone());
         let handling = kept::beside(service.call(request), guard, fingerprint);
         let response = handling.await.map_err(Unkept::Service)?;
         match judge.judge(response).await {
@@ -133,6 +190,11 @@ where
                 Ok(stored)
             }
             Judged::Released(response) => Err(Unkept::Response(response)),
+            Judged::Streamed(stream, response) => {
+                *begun.streamed() = Some((first(response), stream.closed()));
+                let stream = stream_slot.insert(stream);
+                judge.record(stream, &work).await.ok_or(Unkept::Streamed)
+            }
         }
     };
     let engine = Arc::clone(&guard.engine);
@@ -140,15 +202,15 @@ where
         .idempotency
         .run_response_under(engine, &guard.key, fingerprint, work);
     let ran: Ran<R, S::Error> = running.await;
-    let sent = message.key.clone();
-    let first = |mut response: Response<Body<R>>| {
-        let markers = &guard.policy.markers;
-        markers.mark_first(response.headers_mut(), sent.as_deref());
-        response
-    };
+    if let Some(stream) = streaming {
+        stream.pass().await;
+        // Its caller has it, unless all of it came at once.
+        let response = begun.take_streamed().map(|(response, _)| response);
+        return Ok(response.unwrap_or_else(|| Response::new(Bytes::new().into())));
+    }
     let opens = matches!(&ran, Err(RunError::Store(error)) if opens(guard, error));
     if opens && let Some((service, request)) = call_once.take() {
-        begin();
+        begun.note();
         tracing::warn!(
             "the store is out of reach: a request with an idempotency key is handled without it"
         );
@@ -196,6 +258,8 @@ async fn fingerprinted(
 /// The work's error for a response that does not use up the key.
 enum Unkept<R: HttpBody<Data = Bytes>, E> {
     Response(Response<Body<R>>),
+    /// It streams to its caller.
+    Streamed,
     Service(E),
     /// The engine called the work twice, which it never does.
     Gone,
@@ -205,6 +269,7 @@ impl<R: HttpBody<Data = Bytes>, E> fmt::Display for Unkept<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Response(response) => write!(f, "answered with {}", response.status()),
+            Self::Streamed => f.write_str("streamed no final answer"),
             Self::Service(_) | Self::Gone => f.write_str("the service failed"),
         }
     }

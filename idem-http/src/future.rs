@@ -21,7 +21,7 @@ where
 {
     /// Taken out while it is polled: a future that has panicked is not polled again.
     exchange: Option<Exchange<B, E>>,
-    begun: Begun,
+    begun: Begun<B>,
 }
 
 pub(crate) type Exchange<B, E> =
@@ -32,7 +32,7 @@ where
     B: HttpBody<Data = Bytes> + 'static,
     E: 'static,
 {
-    pub(crate) fn new(begun: Begun, exchange: Exchange<B, E>) -> Self {
+    pub(crate) fn new(begun: Begun<B>, exchange: Exchange<B, E>) -> Self {
         Self {
             exchange: Some(exchange),
             begun,
@@ -45,10 +45,15 @@ where
             return Poll::Pending;
         };
         let poll = exchange.as_mut().poll(context);
-        if poll.is_pending() {
-            self.exchange = Some(exchange);
+        if poll.is_ready() {
+            return poll;
         }
-        poll
+        if let Some((response, closed)) = self.begun.take_streamed() {
+            self.begun.stream(exchange, closed);
+            return Poll::Ready(Ok(response));
+        }
+        self.exchange = Some(exchange);
+        Poll::Pending
     }
 }
 
@@ -69,7 +74,8 @@ pin_project! {
     ///
     /// A request without a key goes straight to the service. A request with a key is read and
     /// handled. If this future is dropped after the service was called, a task of its own finishes
-    /// the handler, and the layer stores its response.
+    /// the handler, and the layer stores its response. Such a task also reads an answer that is a
+    /// stream, after its head was sent.
     pub struct ResponseFuture<F, B, E>
     where
         B: HttpBody<Data = Bytes>,

@@ -37,6 +37,7 @@ mod scope;
 mod seal;
 mod service;
 mod statuses;
+mod stream;
 
 pub use body::Body;
 pub use choices::{KeyForm, OnDisconnect, OnStoreError, Requirement};

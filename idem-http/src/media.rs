@@ -5,16 +5,25 @@ use std::borrow::Cow;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Types whose bodies are streams, and gRPC, whose status comes in trailers.
-const STREAMED: [&str; 7] = [
-    "text/event-stream",
+/// Types whose bodies are streams.
+const STREAMED: [&str; 4] = [
     "application/x-ndjson",
     "application/ndjson",
     "application/jsonl",
     "application/json-seq",
-    "multipart/x-mixed-replace",
-    "application/grpc",
 ];
+
+/// How the body of an answer comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Whole,
+    /// As events (HTML, 9.2).
+    Events,
+    /// Piece by piece.
+    Stream,
+    /// As images that replace each other, or as gRPC, whose status comes in trailers.
+    Unrecorded,
+}
 
 /// Returns type and subtype in lower case, without parameters; empty when there is none.
 pub(crate) fn essence(headers: &HeaderMap) -> Cow<'_, str> {
@@ -83,16 +92,21 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     essence(headers) == "application/x-www-form-urlencoded"
 }
 
-fn is_encoded(headers: &HeaderMap) -> bool {
+pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Returns whether responses of this type pass through.
-pub(crate) fn is_streamed(essence: &str) -> bool {
-    STREAMED.contains(&essence)
-        || essence.starts_with("application/grpc+")
-        || essence.starts_with("application/grpc-web")
+/// Returns how bodies of this type come.
+pub(crate) fn flow(essence: &str) -> Flow {
+    match essence {
+        "text/event-stream" => Flow::Events,
+        "multipart/x-mixed-replace" | "application/grpc" => Flow::Unrecorded,
+        _ if STREAMED.contains(&essence) => Flow::Stream,
+        _ if essence.starts_with("application/grpc+") => Flow::Unrecorded,
+        _ if essence.starts_with("application/grpc-web") => Flow::Unrecorded,
+        _ => Flow::Whole,
+    }
 }
 
 #[cfg(test)]
@@ -145,14 +159,16 @@ mod tests {
 
     #[test]
     fn streams_are_known_by_their_type() {
-        for streamed in [
-            "text/event-stream",
-            "application/grpc",
-            "application/grpc+proto",
-            "application/grpc-web-text",
+        for (essence, expected) in [
+            ("text/event-stream", Flow::Events),
+            ("application/jsonl", Flow::Stream),
+            ("application/grpc", Flow::Unrecorded),
+            ("application/grpc+proto", Flow::Unrecorded),
+            ("application/grpc-web-text", Flow::Unrecorded),
+            ("application/json", Flow::Whole),
+            ("", Flow::Whole),
         ] {
-            assert!(is_streamed(streamed), "{streamed}");
+            assert_eq!(flow(essence), expected, "{essence}");
         }
-        assert!(!is_streamed("application/json") && !is_streamed(""));
     }
 }

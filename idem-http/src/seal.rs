@@ -7,11 +7,13 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as HttpBody;
 use idem_core::backend::check;
 use idem_core::json::{MemberError, RawJson};
-use idem_core::{ErrorPolicy, Limits, Response as Stored};
+use idem_core::{ErrorPolicy, Limits, Response as Stored, Work};
 
 use crate::body::Collected;
 use crate::guard::Guard;
-use crate::json_rpc::answer_in;
+use crate::json_rpc::EventReader;
+use crate::media::Flow;
+use crate::stream::{Recorded, Stream, Tape};
 use crate::{Body, Call, HttpPolicy, media};
 
 /// The one header of a record whose response was not stored. No response has a header of this name.
@@ -20,10 +22,11 @@ const MARKER: &str = ":idem-http";
 /// In the extensions of a response, makes it pass through: the layer does not read or store it, and
 /// the key is free again at once. With axum, answer `(Extension(NotStored), body)`.
 ///
-/// Use it for streams that the layer does not recognize by their media type, and for responses that
-/// must not be in the store. The layer recognizes `text/event-stream`, `application/x-ndjson`,
-/// `application/ndjson`, `application/jsonl`, `application/json-seq`, `multipart/x-mixed-replace`
-/// and `application/grpc…`.
+/// Use it for responses that must not be in the store, for streams without an end, and for streams
+/// that the layer does not recognize by their media type. It recognizes `text/event-stream`,
+/// `application/x-ndjson`, `application/ndjson`, `application/jsonl` and `application/json-seq`,
+/// whose pieces it passes on at once and records beside. `multipart/x-mixed-replace` and
+/// `application/grpc…` pass as if they were marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NotStored;
 
@@ -33,6 +36,8 @@ pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {
     StoredResult(Stored, Response<Body<B>>),
     /// The key is free again.
     Released(Response<Body<B>>),
+    /// Send this at once, and record the stream.
+    Streamed(Stream<B>, Response<Body<B>>),
 }
 
 /// Why an answer is not stored.
@@ -44,8 +49,10 @@ pub(crate) enum Unstored {
     NoStore,
     /// The connection becomes another protocol's.
     Upgrade,
-    /// It is a stream.
+    /// It is a stream of a kind that is not recorded.
     Stream,
+    /// It is a stream that ended without the answer of the call.
+    Unfinished,
     /// Its status is not one of those to store.
     Status,
     /// Its content does not end the request.
@@ -63,6 +70,7 @@ impl Unstored {
             Self::NoStore => "no-store",
             Self::Upgrade => "upgrade",
             Self::Stream => "stream",
+            Self::Unfinished => "unfinished",
             Self::Status => "status",
             Self::Content => "content",
             Self::Broken => "broken",
@@ -110,12 +118,21 @@ impl<'a> Judge<'a> {
         response: Response<B>,
     ) -> Judged<B> {
         let (parts, body) = response.into_parts();
-        let is_stream = media::is_streamed(&media::essence(&parts.headers));
-        let events = self.call.filter(|_| is_events(&parts.headers));
-        let unstored = match self.passes_through(&parts) {
-            None if is_stream && events.is_none() => Some(Unstored::Stream),
-            passes => passes,
+        let flow = media::flow(&media::essence(&parts.headers));
+        let limit = self.max_body_bytes();
+        let rules = self.http.json_rpc.as_ref();
+        let answers = |call: &&Call| rules.is_none_or(|rules| !rules.streams(call));
+        let tape = match (flow, self.call.filter(answers)) {
+            (Flow::Events, Some(call)) => {
+                Some(Tape::Answer(EventReader::new(call.id().clone(), limit)))
+            }
+            (Flow::Events | Flow::Stream, None) => Some(Tape::Whole(Vec::new(), limit)),
+            _ => None,
         };
+        let is_unrecorded = || tape.is_none() && flow != Flow::Whole;
+        let unstored = self
+            .passes_through(&parts)
+            .or_else(|| is_unrecorded().then_some(Unstored::Stream));
         if let Some(why) = unstored {
             return self.unstored(Response::from_parts(parts, Body::new(body)), why);
         }
@@ -123,25 +140,31 @@ impl<'a> Judge<'a> {
             let response = Response::from_parts(parts, Body::new(body));
             return self.unstored(response, Unstored::Status);
         }
-        match Body::new(body).collect(self.max_body_bytes()).await {
+        if let Some(tape) = tape {
+            let mut head = Response::new(());
+            *head.status_mut() = parts.status;
+            head.headers_mut().clone_from(&parts.headers);
+            if let Tape::Answer(_) = tape {
+                let json = HeaderValue::from_static("application/json");
+                head.headers_mut().insert(CONTENT_TYPE, json);
+            }
+            let (stream, body) = Stream::new(head, body, tape);
+            return Judged::Streamed(stream, Response::from_parts(parts, body));
+        }
+        match Body::new(body).collect(limit).await {
             Collected::Whole(body) => {
                 let mut answer = Response::new(body.read_bytes());
                 *answer.status_mut() = parts.status;
                 answer.headers_mut().clone_from(&parts.headers);
-                let stored = match events {
-                    Some(call) => answer_of(call, answer),
-                    None => Some(answer),
-                };
-                let stored = stored.filter(|answer| self.is_outcome(answer));
                 let mut response = Response::from_parts(parts, body);
-                let Some(answer) = stored else {
-                    return self.unstored(response, Unstored::Content);
-                };
-                let stored = self.stored(answer).unwrap_or_else(|| {
-                    self.report(&mut response, Unstored::TooLarge);
-                    marker()
-                });
-                Judged::StoredResult(stored, response)
+                match self.kept(answer) {
+                    Kept::Answer(stored) => Judged::StoredResult(stored, response),
+                    Kept::Marker => {
+                        self.report(&mut response, Unstored::TooLarge);
+                        Judged::StoredResult(marker(), response)
+                    }
+                    Kept::Nothing => self.unstored(response, Unstored::Content),
+                }
             }
             Collected::Over(body) => {
                 let mut response = Response::from_parts(parts, body);
@@ -156,14 +179,42 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// Passes a stream on and records it. Of one that ended without its answer, the work may go on
+    /// elsewhere, so its lease runs out.
+    pub(crate) async fn record<B: HttpBody<Data = Bytes>>(
+        &self,
+        stream: &mut Stream<B>,
+        work: &Work,
+    ) -> Option<Stored> {
+        let (stored, why) = match stream.record().await {
+            Recorded::Answer(answer) => match self.kept(answer) {
+                Kept::Answer(stored) => return Some(stored),
+                Kept::Marker => (Some(marker()), Unstored::TooLarge),
+                Kept::Nothing => (None, Unstored::Content),
+            },
+            Recorded::Over => (Some(marker()), Unstored::TooLarge),
+            Recorded::Unfinished => (None, Unstored::Unfinished),
+            Recorded::Broken => (None, Unstored::Broken),
+        };
+        if matches!(why, Unstored::Unfinished | Unstored::Broken) {
+            work.let_expire();
+        }
+        self.note(why);
+        stored
+    }
+
     /// Logs, counts and marks an answer that is not stored.
     fn report<B: HttpBody<Data = Bytes>>(&self, response: &mut Response<Body<B>>, why: Unstored) {
+        self.note(why);
+        self.http.markers.mark_unstored(response.headers_mut(), why);
+    }
+
+    fn note(&self, why: Unstored) {
         why.log();
         let Guard {
             idempotency, key, ..
         } = self.guard;
         idempotency.note_unstored(key, why.name());
-        self.http.markers.mark_unstored(response.headers_mut(), why);
     }
 
     /// Decides about the key of an answer that is not stored.
@@ -202,25 +253,30 @@ impl<'a> Judge<'a> {
         self.records_errors || (is_kept.is_none_or(|is_kept| is_kept(answer)) && !is_open())
     }
 
-    /// Returns the stored form; `None` if the headers make it too large.
-    fn stored(&self, answer: Response<Bytes>) -> Option<Stored> {
+    /// Returns what is stored of a whole answer.
+    fn kept(&self, answer: Response<Bytes>) -> Kept {
+        if !self.is_outcome(&answer) {
+            return Kept::Nothing;
+        }
         let (parts, body) = answer.into_parts();
         let mut stored = Stored::new(parts.status.as_u16(), body);
         for (name, value) in self.http.replayed.stored(&parts.headers) {
             stored = stored.with_header(name, value);
         }
-        let fits = check::response_fits(&stored, &self.limits).is_ok();
-        fits.then_some(stored)
+        match check::response_fits(&stored, &self.limits) {
+            Ok(()) => Kept::Answer(stored),
+            Err(_) => Kept::Marker,
+        }
     }
 }
 
-/// Returns the answer of a call in a stream of events, as JSON.
-fn answer_of(call: &Call, mut answer: Response<Bytes>) -> Option<Response<Bytes>> {
-    // A client decodes a stream of events in the same way (HTML, 9.2.6).
-    let text = answer_in(&String::from_utf8_lossy(answer.body()), call.id())?;
-    let json = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(CONTENT_TYPE, json);
-    Some(answer.map(|_| text.into()))
+/// What is stored of a whole answer.
+enum Kept {
+    Answer(Stored),
+    /// Its headers make it too large.
+    Marker,
+    /// It does not end the request.
+    Nothing,
 }
 
 /// Returns whether a JSON-RPC answer is not the last: MCP's `resultType` says that the server waits
@@ -248,10 +304,6 @@ fn marker() -> Stored {
 /// Returns whether the record holds only the marker.
 pub(crate) fn is_marker(stored: &Stored) -> bool {
     stored.headers().iter().any(|(name, _)| name == MARKER)
-}
-
-fn is_events(headers: &HeaderMap) -> bool {
-    media::essence(headers) == "text/event-stream"
 }
 
 fn is_no_store(headers: &HeaderMap) -> bool {

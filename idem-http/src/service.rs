@@ -67,7 +67,7 @@ where
                 ResponseFuture::passed(ready.call(Request::from_parts(parts, body)))
             }
             Ok(Entry::Reads(known)) => {
-                let begun = Begun::default();
+                let begun = Begun::new(policy.on_disconnect);
                 let request = Request::from_parts(parts, body);
                 let rules = Rules {
                     layer: Arc::clone(&self.layer),

@@ -7,11 +7,10 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use idem_actix::IdempotencyMiddleware;
-use idem_core::{FailedPolicy, Idempotency, MemoryStore, Policy};
 use idem_http::{HttpPolicy, IdempotencyLayer, ProblemType};
 
 use crate::loopback::{connect, read_head};
-use crate::support::{App, Received, layer, layer_on, post, send_to, without};
+use crate::support::{App, Received, layer, post, send_to};
 
 fn small() -> HttpPolicy {
     HttpPolicy::ietf()
@@ -37,25 +36,6 @@ async fn a_request_over_the_limit_is_refused_and_nothing_runs() {
     let head = read_head(&mut stream).await;
     assert!(head.starts_with("HTTP/1.1 413"), "{head}");
     assert_eq!(app.runs(), 1);
-}
-
-#[tokio::test]
-async fn the_engines_limit_for_requests_holds_too() {
-    let engine = Policy::default().with_max_request_bytes(4);
-    let idempotency = Idempotency::new(MemoryStore::new()).with_policy(engine);
-    let app = App::counting(layer_on(idempotency));
-    let fits = app.send(post("fits", "[12]")).await;
-    assert_eq!(fits.status, StatusCode::CREATED);
-    let answer = app.send(post("a", "[123]")).await;
-    answer.problem(ProblemType::RequestTooLarge);
-    assert_eq!(app.runs(), 1);
-}
-
-#[tokio::test]
-async fn a_request_without_a_key_has_no_limit_here() {
-    let app = App::counting(layer(small()));
-    let request = without(post("a", "[123456789]"), "idempotency-key");
-    assert_eq!(app.send(request).await.status, StatusCode::CREATED);
 }
 
 #[actix_web::test]
@@ -140,23 +120,5 @@ async fn a_response_at_the_limit_is_stored() {
         let retry = app.send(post("a", "{}")).await;
         assert!(retry.is_replayed());
         assert_eq!((retry.status, retry.text()), (StatusCode::OK, first.text()));
-    }
-}
-
-#[tokio::test]
-async fn a_response_over_the_engines_limit_is_never_made_again_though_failures_are_tried_again() {
-    let engine = Policy::default()
-        .with_max_result_bytes(64)
-        .with_on_failed(FailedPolicy::Retry);
-    for (body, header) in [(65, 0), (8, 64)] {
-        let idempotency = Idempotency::new(MemoryStore::new()).with_policy(engine.clone());
-        let app = App::new(layer_on(idempotency), move |_| async move {
-            let mut response = HttpResponse::Ok();
-            response.insert_header(("etag", "x".repeat(header)));
-            response.body("x".repeat(body))
-        });
-        assert_eq!(app.send(post("a", "{}")).await.body.len(), body);
-        assert_not_stored(&app.send(post("a", "{}")).await);
-        assert_eq!(app.runs(), 1);
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::support::{Answer, App, Received, layer, post, send_to, until};
+use crate::support::{App, Received, layer, post, until};
 
 /// Opens a connection and sends the head of a keyed request.
 pub(crate) async fn connect(address: SocketAddr, more: &str) -> TcpStream {
@@ -150,30 +150,6 @@ async fn a_body_that_breaks_off_at_once_still_has_a_head() {
     let mut stream = connect(app.serve(), "content-length: 2\r\n\r\n{}").await;
     let answer = read_to_end(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_64_racing_clients_one_request_is_handled_and_all_get_its_answer() {
-    let app = App::counting(layer(HttpPolicy::ietf()));
-    let addresses = [app.serve(), app.serve()];
-    let racing = (0..64).map(|client| {
-        tokio::spawn(async move {
-            loop {
-                let request = post("a", "{\"amount\": 1}");
-                let answer = send_to(addresses[client % 2], request).await.unwrap();
-                if answer.status != StatusCode::CONFLICT {
-                    return answer;
-                }
-            }
-        })
-    });
-    let answers = futures_util::future::join_all(racing.collect::<Vec<_>>()).await;
-    let answers: Vec<Answer> = answers.into_iter().map(Result::unwrap).collect();
-    let is_right =
-        |answer: &Answer| answer.text() == "run 1" && answer.status == StatusCode::CREATED;
-    assert!(answers.iter().all(is_right));
-    let fresh = answers.iter().filter(|answer| !answer.is_replayed());
-    assert_eq!((fresh.count(), app.runs()), (1, 1));
 }
 
 /// Switches to a protocol that echoes.

@@ -32,5 +32,4 @@ mod limits;
 mod loopback;
 mod passing;
 mod routes;
-mod store;
 mod support;

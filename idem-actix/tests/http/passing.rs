@@ -11,10 +11,10 @@ use http::StatusCode;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use idem_core::{Idempotency, MemoryStore, Policy};
-use idem_http::{HttpPolicy, NotStored, ProblemType};
+use idem_http::{HttpPolicy, NotStored, OnDisconnect};
+use tokio::sync::Semaphore;
 
-use crate::support::{App, layer, layer_on, post, send_to, until};
+use crate::support::{App, layer, post, send_to, until};
 
 fn no_store() -> HttpResponse {
     let mut response = HttpResponse::Ok();
@@ -23,11 +23,11 @@ fn no_store() -> HttpResponse {
 }
 
 /// A stream that never ends.
-fn events() -> HttpResponse {
-    let ticks = stream::repeat("data: tick\n\n").map(|tick| Ok::<_, std::io::Error>(tick.into()));
+fn images() -> HttpResponse {
+    let images = stream::repeat("image").map(|image| Ok::<_, std::io::Error>(image.into()));
     HttpResponse::Ok()
-        .content_type("text/event-stream; charset=utf-8")
-        .streaming(ticks)
+        .content_type("multipart/x-mixed-replace; boundary=x")
+        .streaming(images)
 }
 
 fn marked() -> HttpResponse {
@@ -41,7 +41,7 @@ fn switching() -> HttpResponse {
     HttpResponse::SwitchingProtocols().upgrade("echo").finish()
 }
 
-const PASSING: [fn() -> HttpResponse; 4] = [no_store, events, marked, switching];
+const PASSING: [fn() -> HttpResponse; 4] = [no_store, images, marked, switching];
 
 /// Sends a request, reads the first piece of the answer, and disconnects.
 async fn begin(app: &App) -> (StatusCode, bool) {
@@ -72,21 +72,6 @@ async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
     }
 }
 
-#[tokio::test]
-async fn where_work_must_not_run_twice_an_answer_passed_through_is_marked() {
-    for answer in PASSING {
-        let idempotency = Idempotency::new(MemoryStore::new()).with_policy(Policy::at_most_once());
-        let policy = HttpPolicy::ietf().with_respect_for_no_store();
-        let layer = layer_on(idempotency).with_policy(policy);
-        let app = App::new(layer, move |_| async move { answer() });
-        assert_eq!(begin(&app).await.0.as_u16(), answer().status().as_u16());
-        let retry = app.send(post("a", "{}")).await;
-        assert_eq!(retry.status, StatusCode::GONE);
-        retry.problem(ProblemType::ResponseNotStored);
-        assert_eq!(app.runs(), 1);
-    }
-}
-
 /// Says when it is dropped.
 struct Dropped(Arc<AtomicBool>);
 
@@ -97,23 +82,45 @@ impl Drop for Dropped {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_client_disconnects() {
-    let is_dropped = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&is_dropped);
-    let app = App::new(layer(HttpPolicy::ietf()), move |_| {
-        let guard = Dropped(Arc::clone(&flag));
-        async move {
-            let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from("data: 1\n\n"))]);
-            let open = first
-                .chain(stream::pending())
-                .inspect(move |_| assert!(!guard.0.load(SeqCst)));
-            HttpResponse::Ok()
-                .content_type("text/event-stream")
-                .streaming(open)
+async fn a_client_that_disconnects_ends_a_stream_only_where_the_policy_says_so() {
+    for choice in [OnDisconnect::Cancel, OnDisconnect::Finish] {
+        let (is_dropped, gate) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(Semaphore::new(0)),
+        );
+        let (flag, waits) = (Arc::clone(&is_dropped), Arc::clone(&gate));
+        let policy = HttpPolicy::ietf().with_on_disconnect(choice);
+        let app = App::new(layer(policy), move |_| {
+            let (guard, gate) = (Dropped(Arc::clone(&flag)), Arc::clone(&waits));
+            async move {
+                let pieces = stream::iter(["data: 1\n\n", "data: 2\n\n"]).then(move |piece| {
+                    let (gate, _) = (Arc::clone(&gate), &guard);
+                    async move {
+                        if piece.contains('2') {
+                            gate.acquire().await.unwrap().forget();
+                        }
+                        Ok::<_, std::io::Error>(Bytes::from(piece))
+                    }
+                });
+                HttpResponse::Ok()
+                    .content_type("text/event-stream")
+                    .streaming(pieces)
+            }
+        });
+        assert_eq!(begin(&app).await, (StatusCode::OK, false));
+        if choice == OnDisconnect::Finish {
+            gate.add_permits(1);
         }
-    });
-    begin(&app).await;
-    until(async || is_dropped.load(SeqCst)).await;
+        until(async || is_dropped.load(SeqCst)).await;
+        gate.add_permits(1);
+        let retry = app.send(post("a", "{}")).await;
+        assert_eq!(retry.text(), "data: 1\n\ndata: 2\n\n");
+        let runs = if retry.is_replayed() { 1 } else { 2 };
+        assert_eq!(
+            (choice == OnDisconnect::Finish, app.runs()),
+            (runs == 1, runs)
+        );
+    }
 }
 
 #[tokio::test]

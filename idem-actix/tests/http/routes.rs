@@ -79,16 +79,3 @@ async fn one_middleware_can_choose_the_policy_by_request() {
         assert!(store.get(&key).await.unwrap().is_some(), "{operation}");
     }
 }
-
-#[tokio::test]
-async fn the_operation_can_be_made_of_the_request() {
-    let policy = HttpPolicy::ietf().with_operation_by(|parts| format!("{} http", parts.method));
-    let app = App::counting(layer_on(Idempotency::new(MemoryStore::new())).with_policy(policy));
-    app.send(request("POST", "/orders", "k", "{}")).await;
-    let other = app.send(request("PUT", "/orders", "k", "{}")).await;
-    assert_eq!(
-        other.text(),
-        "run 2",
-        "keys of different operations never meet"
-    );
-}

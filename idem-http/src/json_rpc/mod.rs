@@ -8,7 +8,7 @@ use idem_core::json::RawJson;
 use crate::{KeyError, Requirement};
 
 pub use call::Call;
-pub(crate) use events::answer_in;
+pub(crate) use events::{EventReader, Progress, with_id};
 
 /// Which calls of a JSON-RPC endpoint carry keys.
 ///
@@ -18,12 +18,18 @@ pub(crate) use events::answer_in;
 /// (an array) that contains a listed call is refused, and so are a body that is not JSON and a call
 /// that readers may take for different ones: see [`KeySource`](crate::KeySource).
 ///
-/// A replay gets the `id` of its own request, and every other byte of the answer stays. An answer
-/// as a stream of events (`text/event-stream`) is read to its end, at most up to the limit of a
-/// response: what came before the call's answer, such as progress, reaches the first client only
-/// with it. The answer alone is stored, and replayed as JSON. A result whose `resultType` is neither
-/// `complete` nor `task` is not an outcome, and releases the key; so do errors with the codes
-/// `-32603` (internal error) and `-32800` (cancelled).
+/// A replay gets the `id` of its own request, and every other byte of the answer stays. A result
+/// whose `resultType` is neither `complete` nor `task` is not an outcome, and releases the key; so do
+/// errors with the codes `-32603` (internal error) and `-32800` (cancelled).
+///
+/// Of an answer as a stream of events (`text/event-stream`), each event reaches the client at once,
+/// and a question in it may be answered: the client's answer is no call, and passes. The first event
+/// with the call's answer alone is stored, before the client gets it, and is replayed as JSON. A
+/// stream that ends without the answer keeps the key for the rest of the lease, because the call may
+/// go on: a server may close the stream and let the client come back for the rest, with `GET` and
+/// `Last-Event-ID`, which have no key. An event over the limit of a response leaves the marker. A
+/// client that hangs up in the stream ends it only under
+/// [`OnDisconnect::Cancel`](crate::OnDisconnect::Cancel): a task reads it to its end otherwise.
 ///
 /// ```
 /// use idem_http::{HttpPolicy, JsonRpc, KeySource};
@@ -36,6 +42,7 @@ pub(crate) use events::answer_in;
 #[derive(Debug, Clone, Default)]
 pub struct JsonRpc {
     calls: Vec<(String, Requirement)>,
+    streams: Vec<String>,
 }
 
 /// What a body is.
@@ -65,6 +72,19 @@ impl JsonRpc {
     #[must_use]
     pub fn with_optional<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.with(names, Requirement::Optional)
+    }
+
+    /// Says that these calls answer with a stream in which each event has the `id` of the call, as
+    /// A2A's do: the stream is recorded to its end, and replayed as a stream.
+    #[must_use]
+    pub fn with_streams<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.streams.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Returns whether the call ends with its stream, not with an answer in it.
+    pub(crate) fn streams(&self, call: &Call) -> bool {
+        self.streams.iter().any(|name| name == call.name())
     }
 
     fn with<N: Into<String>>(

@@ -28,5 +28,6 @@ mod scopes;
 mod shared;
 mod statuses;
 mod store;
+mod streams;
 mod support;
 mod transcripts;
