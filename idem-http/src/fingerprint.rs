@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::HeaderName;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use idem_core::Fingerprint;
 use idem_core::fingerprint::canonical_json;
@@ -11,16 +12,20 @@ use idem_core::json::RawJson;
 
 use crate::hook::{FromParts, Hook};
 use crate::pointer::Pointer;
-use crate::{KeyedRequest, json, media};
+use crate::{KeyedRequest, forms, json, media};
 
 /// Which parts of a request make its fingerprint: a request with the same key and another
 /// fingerprint is a conflict.
 ///
 /// | | method, path, query, media type | body |
 /// | --- | --- | --- |
-/// | [`request`](Self::request), the default | count; `application/json` and `text/json` are one type | JSON by its value (RFC 8785), every other body by its bytes |
+/// | [`request`](Self::request), the default | count; `application/json` and `text/json` are one type | JSON by its value (RFC 8785), a form by its decoded pairs, a `multipart` body by its parts, whatever its boundary, every other body by its bytes |
 /// | [`body`](Self::body) | do not count | the same |
-/// | [`bytes`](Self::bytes) | do not count | by its bytes, JSON too |
+/// | [`bytes`](Self::bytes) | do not count | by its bytes, JSON and forms too |
+///
+/// The pairs and parts of a form count in their order. A `multipart` body that readers may divide in
+/// different ways counts by its bytes: its boundary occurs within a part, or something stands before
+/// the first part or after the last one.
 ///
 /// JSON without a canonical form, such as a lone surrogate or a number that no double holds, counts
 /// as it is written, also member by member: see
@@ -70,7 +75,7 @@ impl FingerprintRecipe {
         Self::new(true, Compared::ByType)
     }
 
-    /// Compares the body only: by its value if it is JSON, else by its bytes.
+    /// Compares the body only: by its value if it is JSON, else as [`request`](Self::request) does.
     #[must_use]
     pub const fn body() -> Self {
         Self::new(false, Compared::Value)
@@ -141,9 +146,18 @@ impl FingerprintRecipe {
         // JSON without a canonical form counts as it is written.
         let text = canonical.as_ref().map_or(&body[..], String::as_bytes);
         let chosen = is_json.then(|| self.chosen(text)).flatten();
-        list.extend(chosen.unwrap_or_else(|| vec![text.into()]));
+        let may_be_form = self.body != Compared::Bytes && canonical.is_none();
+        let form = may_be_form
+            .then(|| forms::canonical(&parts.headers, body))
+            .flatten();
+        let is_form = form.is_some();
+        match form {
+            // One text more, so that no other body is the same.
+            Some(form) => list.extend([b"form"[..].into(), form.into()]),
+            None => list.extend(chosen.unwrap_or_else(|| vec![text.into()])),
+        }
         if let Some(except) = &self.headers {
-            list.push(compared_headers(parts, except).into());
+            list.push(compared_headers(parts, except, is_form).into());
         }
         Fingerprint::raw(length_prefixed(&list))
     }
@@ -192,12 +206,13 @@ const OF_THE_CONNECTION: [&str; 10] = [
     "upgrade",
 ];
 
-/// Returns the headers in a fixed order.
-fn compared_headers(parts: &Parts, except: &[HeaderName]) -> Vec<u8> {
+/// Returns the headers in a fixed order; of a form without its type, which may name a new boundary.
+fn compared_headers(parts: &Parts, except: &[HeaderName], is_form: bool) -> Vec<u8> {
     let mut headers: Vec<(&str, &[u8])> = parts
         .headers
         .iter()
         .filter(|(name, _)| !except.contains(name) && !OF_THE_CONNECTION.contains(&name.as_str()))
+        .filter(|(name, _)| !is_form || *name != CONTENT_TYPE)
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .collect();
     // Stable, so that the values of one name keep their order.

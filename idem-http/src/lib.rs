@@ -9,6 +9,7 @@ mod choices;
 mod differences;
 mod exchange;
 mod fingerprint;
+mod forms;
 mod future;
 pub mod grpc;
 mod guard;
