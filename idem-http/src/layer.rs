@@ -85,11 +85,8 @@ impl IdempotencyLayer {
     /// key.
     pub fn lifetime(&self) -> Result<Lifetime> {
         let key = Key::new("-", self.policy.named_operation(), "-")?;
-        Ok(Lifetime(guard::replayed_for(
-            &self.idempotency,
-            &self.policy,
-            &key,
-        )))
+        let replayed = guard::replayed_for(&self.idempotency, &self.policy, &key);
+        Ok(Lifetime::new(replayed))
     }
 
     /// Checks that the layer replays answers for as long as its policy promises at least
@@ -101,7 +98,7 @@ impl IdempotencyLayer {
     /// [`lifetime`](Self::lifetime).
     pub fn verify(&self) -> Result<()> {
         let (lifetime, least) = (self.lifetime()?, self.policy.min_lifetime);
-        match least.filter(|least| lifetime.0 < *least) {
+        match least.filter(|least| lifetime.replayed() < *least) {
             None => Ok(()),
             Some(least) => {
                 let detail = format!(

@@ -9,13 +9,35 @@ use serde_json::{Value, json};
 ///
 /// All forms count whole seconds, rounded down, so that none promises too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lifetime(pub(crate) Duration);
+pub struct Lifetime {
+    replayed: Duration,
+    in_flight_max: Option<Duration>,
+}
 
 impl Lifetime {
+    pub(crate) const fn new(replayed: Duration) -> Self {
+        Self {
+            replayed,
+            in_flight_max: None,
+        }
+    }
+
+    pub(crate) const fn replayed(self) -> Duration {
+        self.replayed
+    }
+
+    /// Adds the longest time for which a request is in flight: the time after which the server ends
+    /// a handler. Only AdCP publishes it. Default: none, because the layer ends no handler.
+    #[must_use]
+    pub const fn with_in_flight_max(mut self, limit: Duration) -> Self {
+        self.in_flight_max = Some(limit);
+        self
+    }
+
     /// Returns the time in whole seconds.
     #[must_use]
     pub fn as_secs(self) -> u64 {
-        self.0.as_secs()
+        self.replayed.as_secs()
     }
 
     /// Returns an ISO 8601 duration of hours, minutes and seconds, such as `PT24H`: the
@@ -39,11 +61,22 @@ impl Lifetime {
     }
 
     /// Returns the member `idempotency` of AdCP's `get_adcp_capabilities`, such as
-    /// `{"supported":true,"replay_ttl_seconds":86400}`.
+    /// `{"supported":true,"replay_ttl_seconds":86400}`, with `in_flight_max_seconds` where it is
+    /// known, rounded up.
     #[must_use]
     pub fn adcp(self) -> Value {
-        json!({"supported": true, "replay_ttl_seconds": self.as_secs()})
+        let mut member = json!({"supported": true, "replay_ttl_seconds": self.as_secs()});
+        if let Some(limit) = self.in_flight_max {
+            member["in_flight_max_seconds"] = rounded_up(limit).into();
+        }
+        member
     }
+}
+
+/// Returns whole seconds, rounded up, at least one.
+pub(crate) fn rounded_up(time: Duration) -> u64 {
+    let more = u64::from(time.subsec_nanos() > 0);
+    time.as_secs().saturating_add(more).max(1)
 }
 
 #[cfg(test)]
@@ -60,7 +93,10 @@ mod tests {
             (5_430_500, "PT1H30M30S"),
             (3_605_000, "PT1H5S"),
         ] {
-            assert_eq!(Lifetime(Duration::from_millis(millis)).iso8601(), expected);
+            assert_eq!(
+                Lifetime::new(Duration::from_millis(millis)).iso8601(),
+                expected
+            );
         }
     }
 }

@@ -10,6 +10,7 @@ use http_body::Body as HttpBody;
 use serde::Serializer;
 use serde_json::{Value, json};
 
+use crate::lifetime::rounded_up;
 use crate::{Body, HttpPolicy, KeyedRequest, ProblemType};
 
 /// How a request differs from the first one: a JSON Patch (RFC 6902), or in how many places, where
@@ -66,8 +67,7 @@ impl Problem {
 
     /// Sets when to retry, in whole seconds, at least one.
     pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
-        let more = u64::from(after.subsec_nanos() > 0);
-        self.retry_after = Some(after.as_secs().saturating_add(more).max(1));
+        self.retry_after = Some(rounded_up(after));
         self
     }
 

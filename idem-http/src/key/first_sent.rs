@@ -23,6 +23,7 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 pub struct FirstSent {
     pub(crate) header: HeaderName,
     window: Option<Duration>,
+    pub(crate) is_optional: bool,
 }
 
 impl FirstSent {
@@ -38,7 +39,16 @@ impl FirstSent {
         Self {
             header,
             window: None,
+            is_optional: false,
         }
+    }
+
+    /// Also takes a key without the time, whose window cannot be checked: after the retention it is
+    /// refused only for as long as its record is there. A time without a key stays an error.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.is_optional = true;
+        self
     }
 
     /// Sets the window, at most the retention of the route. Default: the retention.

@@ -177,6 +177,7 @@ impl KeySource {
         };
         match (found, first_sent.read(headers)?) {
             (None, None) => Ok(None),
+            (Some(found), None) if first_sent.is_optional => Ok(Some(found)),
             (Some(found), Some(time)) => {
                 FirstSent::check(time, SystemTime::now())?;
                 Ok(Some(Found {

@@ -6,9 +6,10 @@ use idem_core::json::{MemberError, RawJson};
 use serde_json::{Value, json};
 
 use super::DAY;
+use super::words::{self, Pair, worded};
 use crate::{
-    FingerprintRecipe, HttpPolicy, JsonRpc, KeyFormat, KeySource, KeyedRequest, Markers,
-    ProblemType, Refusal, json as edit,
+    FingerprintRecipe, HttpPolicy, JsonRpc, KeyFormat, KeySource, KeyedRequest, Markers, Refusal,
+    json as edit,
 };
 
 /// The members of the input that do not count (the closed list of the protocol).
@@ -57,7 +58,7 @@ pub fn adcp<M: Into<String>, R: Into<String>>(
     let rules = JsonRpc::new()
         .with_required(mutating)
         .with_optional(reading);
-    HttpPolicy::ietf()
+    let policy = HttpPolicy::ietf()
         .with_methods([Method::POST])
         .with_json_rpc(rules)
         .with_key_source(KeySource::member("/params/arguments/idempotency_key"))
@@ -83,8 +84,8 @@ pub fn adcp<M: Into<String>, R: Into<String>>(
             with_members(response, &members)
         })
         .with_retention(DAY)
-        .with_tombstone(DAY)
-        .with_refusals(refuse)
+        .with_tombstone(DAY);
+    worded(policy, &words::ADCP, refuse)
 }
 
 /// The states of a task that is open or failed. In 3.0 `status` may be that of the media buy.
@@ -157,23 +158,15 @@ fn with_members(mut response: Response<Bytes>, members: &[(&str, &[u8])]) -> Res
     response
 }
 
-/// Answers as a tool does, with `200`, `isError` and the request's context. A conflict says nothing
-/// else, so that it does not help to guess keys.
-fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
-    const POINTER: &str = "/idempotency_key";
-    let (code, recovery) = match refusal.kind() {
-        ProblemType::KeyMissing | ProblemType::KeyMalformed => ("VALIDATION_ERROR", "correctable"),
-        ProblemType::KeyReused => ("IDEMPOTENCY_CONFLICT", "correctable"),
-        ProblemType::KeyExpired => ("IDEMPOTENCY_EXPIRED", "correctable"),
-        ProblemType::RequestInFlight => ("IDEMPOTENCY_IN_FLIGHT", "transient"),
-        ProblemType::StoreUnavailable => ("SERVICE_UNAVAILABLE", "transient"),
-        kind if super::is_of_the_client(kind) => ("INVALID_REQUEST", "correctable"),
-        _ => ("SERVICE_UNAVAILABLE", "terminal"),
-    };
-    let mut error = json!({"code": code, "message": refusal.detail(), "recovery": recovery});
+/// Answers as a tool does, with `200`, `isError` and the request's context.
+fn refuse(refusal: &Refusal<'_>, [code, recovery]: Pair) -> Response<Bytes> {
+    let mut error = json!({"code": code, "message": refusal.detail()});
+    if !recovery.is_empty() {
+        error["recovery"] = recovery.into();
+    }
     if code == "VALIDATION_ERROR" {
         error["field"] = "idempotency_key".into();
-        error["issues"] = json!([{"pointer": POINTER, "message": refusal.detail()}]);
+        error["issues"] = json!([{"pointer": "/idempotency_key", "message": refusal.detail()}]);
     }
     if let Some(seconds) = refusal.retry_after() {
         error["retry_after"] = seconds.clamp(1, 3600).into();

@@ -1,13 +1,12 @@
 //! JSON-RPC: tools of MCP, and messages of A2A.
 
-use bytes::Bytes;
-use http::{Method, Response};
+use http::Method;
 use idem_core::json::RawJson;
-use serde_json::json;
 
+use super::success;
+use super::words::{self, worded};
 use crate::{
-    FingerprintRecipe, HttpPolicy, JsonRpc, KeySource, Markers, ProblemType, Refusal, Requirement,
-    Statuses,
+    FingerprintRecipe, HttpPolicy, JsonRpc, KeySource, KeyedRequest, Markers, Requirement,
 };
 
 /// Gives tools of MCP an idempotency key. **Draft**: the protocol of 2026-07-28 has none; this
@@ -20,6 +19,9 @@ use crate::{
 /// `idempotency_key_in_progress`. For tools that take the key as an argument, change the
 /// [`KeySource`] and leave the argument out of the fingerprint.
 ///
+/// An answer as a stream of events passes event by event; [`JsonRpc`] says what is recorded. A stream
+/// that closes before the result (SEP-1699) keeps the key for the lease of the engine's policy: set
+/// it to the longest time of a tool. A client comes back for the rest with `GET`, which has no key.
 /// In MCP a client cancels by closing the stream. This preset finishes the handler nonetheless, so
 /// that a retry gets the answer; [`OnDisconnect::Cancel`](crate::OnDisconnect::Cancel) is the other
 /// choice.
@@ -42,51 +44,59 @@ pub fn mcp<N: Into<String>>(tools: impl IntoIterator<Item = N>) -> HttpPolicy {
 /// Handles a message of A2A once. **Draft**: the protocol's version 1.0 says that a server may, and
 /// the rules are planned for 1.1.
 ///
-/// The key of `message/send` (`SendMessage`) is the message's own id,
-/// `/params/message/messageId`. The message is compared by its JSON value. Results and errors of
-/// the call are stored. `/params/tenant` is part of the key.
-///
-/// `message/stream` (`SendStreamingMessage`) and the REST binding pass unguarded: their answers are
-/// streams, or other paths.
+/// The key of `message/send` and `message/stream` (`SendMessage`, `SendStreamingMessage`) is the
+/// message's own id, `/params/message/messageId`. The message is compared by its JSON value. Results
+/// and errors of the call are stored, and streams whole. `/params/tenant` is part of the key. For the
+/// REST binding see [`a2a_rest`].
 ///
 #[doc = include_str!("a2a.md")]
 #[must_use]
 pub fn a2a() -> HttpPolicy {
-    let calls_with_key = JsonRpc::new().with_required(["message/send", "SendMessage"]);
+    let calls_with_key = JsonRpc::new()
+        .with_required(["message/send", "SendMessage"])
+        .with_required(STREAMING)
+        .with_streams(STREAMING);
     calls(
         calls_with_key,
         KeySource::member("/params/message/messageId"),
     )
-    .with_key_space(|request| {
-        let tenant = request.member("/params/tenant");
-        tenant.map(RawJson::canonical).into_iter().collect()
-    })
+    .with_key_space(tenant("/params/tenant"))
     .with_fingerprint(FingerprintRecipe::body().of_member("/params/message"))
 }
 
+/// The calls of A2A that answer with streams.
+const STREAMING: [&str; 2] = ["message/stream", "SendStreamingMessage"];
+
+/// Handles a message of A2A's REST binding once: [`a2a`] for the paths `/message:send` and
+/// `/message:stream` (`/v1/message:send` in 0.3), where the key is `/message/messageId`. **Draft**.
+///
+/// A refusal has the form of `google.rpc.Status`. Put the layer around these routes only.
+#[must_use]
+pub fn a2a_rest() -> HttpPolicy {
+    let policy = HttpPolicy::ietf()
+        .with_requirement(Requirement::Required)
+        .with_methods([Method::POST])
+        .with_key_source(KeySource::member("/message/messageId"))
+        .with_key_space(tenant("/tenant"))
+        .with_fingerprint(FingerprintRecipe::request().of_member("/message"))
+        .with_kept_statuses(success())
+        .with_markers(Markers::none());
+    worded(policy, &words::GOOGLE, words::google)
+}
+
+fn tenant(pointer: &'static str) -> impl Fn(&KeyedRequest) -> Vec<String> + Send + Sync {
+    move |request| {
+        let tenant = request.member(pointer);
+        tenant.map(RawJson::canonical).into_iter().collect()
+    }
+}
+
 fn calls(rules: JsonRpc, key: KeySource) -> HttpPolicy {
-    HttpPolicy::ietf()
-        .with_requirement(Requirement::Optional)
+    let policy = HttpPolicy::ietf()
         .with_methods([Method::POST])
         .with_json_rpc(rules)
         .with_key_source(key)
-        .with_kept_statuses(Statuses::none().with(200..=299))
-        .with_markers(Markers::none())
-        .with_refusals(refuse)
-}
-
-fn refuse(refusal: &Refusal<'_>) -> Response<Bytes> {
-    let (code, kind) = match refusal.kind() {
-        ProblemType::KeyReused => (-32000, "idempotency_key_conflict"),
-        ProblemType::RequestInFlight => (-32000, "idempotency_key_in_progress"),
-        ProblemType::KeyMissing => (-32602, "idempotency_key_required"),
-        ProblemType::KeyMalformed => (-32602, "idempotency_key_invalid"),
-        ProblemType::StoreUnavailable => (-32000, "idempotency_unavailable"),
-        _ => (-32603, "idempotency_error"),
-    };
-    let mut data = json!({"type": kind});
-    if let Some(seconds) = refusal.retry_after() {
-        data["retry_after"] = seconds.into();
-    }
-    refusal.json_rpc(code, refusal.detail(), &data)
+        .with_kept_statuses(success())
+        .with_markers(Markers::none());
+    worded(policy, &words::RPC, words::rpc)
 }

@@ -89,6 +89,102 @@ async fn awss_clients_send_the_token_in_body_query_or_form() {
     }
     // Without a token each runs.
     assert!(!repeats(&app, form("Action=Stop"), form("Action=Stop")).await);
+    for name in [
+        "x-amz-client-token",
+        "x-amzn-client-token",
+        "x-client-token",
+        "client-token",
+    ] {
+        let header = || with(bare("/", "{}"), name, "a;b");
+        assert!(repeats(&app, header(), header()).await, "{name}");
+    }
+    let kebab = "/clusters?client-token=t5";
+    assert!(repeats(&app, bare(kebab, "{}"), bare(kebab, "{}")).await);
+}
+
+#[tokio::test]
+async fn awss_clients_read_the_names_of_the_service_in_json_or_xml() {
+    let names = presets::aws_errors("ConflictException", "IdempotencyException");
+    let service = presets::aws("/token").with_refusals(names);
+    let json = [r#"{"token":"t","a":1}"#, r#"{"token":"t","a":2}"#];
+    let form = ["token=t&a=1", "token=t&a=2"];
+    for (policy, kind, [first, other], expected) in [
+        (
+            service,
+            "application/x-amz-json-1.1",
+            json,
+            "\"__type\":\"ConflictException\"",
+        ),
+        (
+            presets::aws("/token"),
+            "application/x-www-form-urlencoded",
+            form,
+            "<Response><Errors><Error><Code>IdempotentParameterMismatch</Code><Message>This",
+        ),
+    ] {
+        let app = App::counting(layer(policy));
+        app.send(with(bare("/", first), "content-type", kind)).await;
+        let refused = app.send(with(bare("/", other), "content-type", kind)).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+        assert!(refused.text().contains(expected), "{}", refused.text());
+    }
+}
+
+/// A retry encodes a form anew, and chooses another boundary.
+#[tokio::test]
+async fn forms_are_the_same_however_they_are_written() {
+    let app = App::counting(layer(HttpPolicy::ietf()));
+    let pairs = "application/x-www-form-urlencoded";
+    let parts = |boundary| match boundary {
+        "one" => "--one\r\ncontent-disposition: form-data; name=x\r\n\r\n1\r\n--one--\r\n",
+        _ => "--two\r\ncontent-disposition: form-data; name=x\r\n\r\n1\r\n--two--\r\n",
+    };
+    let (a, b) = (
+        "multipart/form-data; boundary=one",
+        "multipart/form-data; boundary=\"two\"",
+    );
+    for (key, first, second, is_same) in [
+        ("k1", (pairs, "a=x+y&b="), (pairs, "a=x%20y&b"), true),
+        ("k2", (pairs, "a=1&b=2"), (pairs, "a=1&b=3"), false),
+        ("k3", (a, parts("one")), (b, parts("two")), true),
+        (
+            "k4",
+            (a, parts("one")),
+            (a, "--one\r\n\r\n1\r\n--one--"),
+            false,
+        ),
+    ] {
+        let send = |(kind, body)| app.send(with(post(key, body), "content-type", kind));
+        assert_eq!(send(first).await.status, StatusCode::CREATED);
+        let retry = send(second).await;
+        assert_eq!(retry.is_replayed(), is_same, "{key}: {}", retry.text());
+    }
+}
+
+#[tokio::test]
+async fn azures_clients_may_send_no_time_of_the_first_attempt() {
+    let app = App::counting(layer(presets::azure()));
+    let chat = || with(bare("/chat/threads", "{}"), "repeatability-request-id", ID);
+    assert!(repeats(&app, chat(), chat()).await);
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let time = with(bare("/", "{}"), "repeatability-first-sent", date);
+    assert_eq!(app.send(time).await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn stripes_v2_has_keys_on_delete_and_runs_a_failed_request_again() {
+    let app = App::new(layer(presets::stripe_v2()), |request: Request| async move {
+        match request.uri().path() {
+            "/v2/failing" => StatusCode::PAYMENT_REQUIRED,
+            _ => StatusCode::NO_CONTENT,
+        }
+    });
+    for (path, runs) in [("/v2/accounts", 1), ("/v2/failing", 3)] {
+        for _ in 0..2 {
+            app.send(request("DELETE", path, path, "")).await;
+        }
+        assert_eq!(app.runs(), runs, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -123,6 +219,50 @@ async fn a_tenant_of_a2a_has_keys_of_its_own() {
     let one = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"tenant":"a","message":{"messageId":"m"}}}"#;
     let other = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"tenant":"b","message":{"messageId":"m"}}}"#;
     assert!(!repeats(&app, bare("/", one), bare("/", other)).await);
+}
+
+/// Each event of such a stream is an answer with the id of the call.
+#[tokio::test]
+async fn a_message_of_a2a_is_handled_once_as_a_stream_and_over_rest() {
+    let events = |id: u32| {
+        let event = |kind| {
+            let result = format!(r#""jsonrpc":"2.0","result":{{"kind":"{kind}"}}"#);
+            format!("data: {{\"id\":{id},{result}}}\r\n\r\n")
+        };
+        ["task", "status-update"].map(event).concat()
+    };
+    let call = |id: u32, method: &str| {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"message":{{"messageId":"{method}"}}}}}}"#
+        );
+        bare("/", Box::leak(body.into_boxed_str()))
+    };
+    for method in ["message/stream", "SendStreamingMessage"] {
+        let app = App::new(layer(presets::a2a()), move |_| async move {
+            ([("content-type", "text/event-stream")], events(1))
+        });
+        for id in [1, 2] {
+            let answer = app.send(call(id, method)).await;
+            assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+            assert_eq!(answer.text(), events(id));
+        }
+        assert_eq!(app.runs(), 1, "{method}");
+    }
+    let app = App::counting(layer(presets::a2a_rest()));
+    let send = |body| bare("/message:send", body);
+    let one = r#"{"message":{"messageId":"m"}}"#;
+    assert!(repeats(&app, send(one), send(one)).await);
+    for refused in [
+        r#"{"message":{"messageId":"m","a":1}}"#,
+        r#"{"message":{}}"#,
+    ] {
+        let refused = app.send(send(refused)).await;
+        assert!(
+            refused.text().contains("INVALID_ARGUMENT"),
+            "{}",
+            refused.text()
+        );
+    }
 }
 
 #[tokio::test]

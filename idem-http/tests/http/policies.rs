@@ -177,6 +177,12 @@ async fn a_policy_that_promises_more_than_it_keeps_is_refused_at_the_start() {
         86_400,
         "tombstones are no replays"
     );
+    let limit = Duration::from_millis(29_001);
+    let lifetime = layer.lifetime().unwrap().with_in_flight_max(limit);
+    assert_eq!(
+        lifetime.adcp().to_string(),
+        r#"{"in_flight_max_seconds":30,"replay_ttl_seconds":86400,"supported":true}"#
+    );
 }
 
 #[tokio::test]

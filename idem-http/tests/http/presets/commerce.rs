@@ -364,7 +364,7 @@ async fn adcp_answers_as_its_page_says() {
                 Refuses,
                 &[
                     r#""code":"IDEMPOTENCY_CONFLICT""#,
-                    r#""recovery":"correctable""#,
+                    "!recovery",
                     "!\"field\"",
                 ],
             ),

@@ -86,12 +86,9 @@ async fn azure_answers_as_its_page_says() {
             E(Row::Missing, 201, Runs, &["!repeatability-result"]),
             E(
                 Row::NoFirstSent,
-                400,
-                Refuses,
-                &[
-                    "repeatability-result: rejected",
-                    "InvalidRepeatabilityHeaders",
-                ],
+                201,
+                Runs,
+                &["repeatability-result: accepted"],
             ),
             E(
                 Row::OldFirstSent,
@@ -183,6 +180,25 @@ async fn stripe_answers_as_its_page_says() {
             E(Row::Expired, 201, Runs, &[]),
             E(Row::StoreDown, 503, Refuses, &[r#""type":"api_error""#]),
             E(Row::Get, 200, Runs, &[]),
+        ],
+    };
+    check(&subject).await;
+}
+
+#[tokio::test]
+async fn stripe_v2_answers_as_its_page_says() {
+    let subject = Subject {
+        name: "stripe_v2",
+        policy: presets::stripe_v2,
+        carrier: Carrier::Header("Idempotency-Key"),
+        rows: &[
+            E(Row::Missing, 201, Runs, &[]),
+            E(Row::First, 201, Runs, &[]),
+            E(Row::Replay, 201, Replays, &["idempotent-replayed: true"]),
+            E(Row::OtherBody, 400, Refuses, &["idempotency_error"]),
+            E(Row::InFlight, 409, Refuses, &["idempotency_key_in_use"]),
+            E(Row::Rejected, 402, Runs, &[]),
+            E(Row::Broken, 500, Runs, &[]),
         ],
     };
     check(&subject).await;
