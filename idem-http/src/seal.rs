@@ -37,7 +37,7 @@ pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {
     /// The key is free again.
     Released(Response<Body<B>>),
     /// Send this at once, and record the stream.
-    Streamed(Stream<B>, Response<Body<B>>),
+    Streamed(Box<Stream<B>>, Response<Body<B>>),
 }
 
 /// Why an answer is not stored.
@@ -149,7 +149,7 @@ impl<'a> Judge<'a> {
                 head.headers_mut().insert(CONTENT_TYPE, json);
             }
             let (stream, body) = Stream::new(head, body, tape);
-            return Judged::Streamed(stream, Response::from_parts(parts, body));
+            return Judged::Streamed(Box::new(stream), Response::from_parts(parts, body));
         }
         match Body::new(body).collect(limit).await {
             Collected::Whole(body) => {

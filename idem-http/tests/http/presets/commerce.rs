@@ -3,8 +3,6 @@
 use idem_http::{HttpPolicy, presets};
 
 use super::conformance::check;
-use super::row::Does::{Refuses, Replays, Runs};
-use super::row::{Expected as E, Row};
 use super::rpc::Rpc;
 use super::subject::{Carrier, Subject};
 
@@ -14,135 +12,51 @@ async fn ietf_answers_as_its_page_says() {
         name: "ietf",
         policy: HttpPolicy::ietf,
         carrier: Carrier::Header("Idempotency-Key"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &["!replayed"]),
-            E(
-                Row::Malformed("\"unterminated"),
-                400,
-                Refuses,
-                &["urn:idem:problem:key-malformed"],
-            ),
-            E(Row::First, 201, Runs, &["!replayed"]),
-            E(
-                Row::Replay,
-                201,
-                Replays,
-                &["idempotent-replayed: true", "idempotency-first-answered"],
-            ),
-            E(Row::Rewritten, 201, Replays, &["idempotent-replayed: true"]),
-            E(
-                Row::WithNull,
-                422,
-                Refuses,
-                &["urn:idem:problem:key-reused"],
-            ),
-            E(
-                Row::OtherBody,
-                422,
-                Refuses,
-                &["urn:idem:problem:key-reused"],
-            ),
-            E(
-                Row::Elsewhere,
-                422,
-                Refuses,
-                &["urn:idem:problem:key-reused"],
-            ),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(
-                Row::InFlight,
-                409,
-                Refuses,
-                &["retry-after: 1", "request-in-flight"],
-            ),
-            E(
-                Row::InFlightOther,
-                422,
-                Refuses,
-                &["urn:idem:problem:key-reused"],
-            ),
-            E(Row::Rejected, 402, Replays, &["idempotent-replayed: true"]),
-            E(Row::Limited, 429, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Business, 200, Replays, &[]),
-            E(Row::Expired, 201, Runs, &["!replayed"]),
-            E(
-                Row::StoreDown,
-                503,
-                Refuses,
-                &["retry-after: 1", "store-unavailable"],
-            ),
-            E(Row::Get, 200, Runs, &["no payments"]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs | !replayed
+            Malformed: "unterminated | 400 | Refuses | urn:idem:problem:key-malformed
+            First | 201 | Runs | !replayed
+            Replay | 201 | Replays | idempotent-replayed: true | idempotency-first-answered
+            Rewritten | 201 | Replays | idempotent-replayed: true
+            WithNull | 422 | Refuses | urn:idem:problem:key-reused
+            OtherBody | 422 | Refuses | urn:idem:problem:key-reused
+            Elsewhere | 422 | Refuses | urn:idem:problem:key-reused
+            OtherAccount | 201 | Runs
+            InFlight | 409 | Refuses | retry-after: 1 | request-in-flight
+            InFlightOther | 422 | Refuses | urn:idem:problem:key-reused
+            Rejected | 402 | Replays | idempotent-replayed: true
+            Limited | 429 | Runs
+            Broken | 500 | Runs
+            Business | 200 | Replays
+            Expired | 201 | Runs | !replayed
+            StoreDown | 503 | Refuses | retry-after: 1 | store-unavailable
+            Get | 200 | Runs | no payments
+        "#,
     };
     check(&subject).await;
 }
 
 /// Source: `rfc.agentic_checkout.md`, 3.1, 6.1 to 6.8.
-const ACP: &[E] = &[
-    E(
-        Row::Missing,
-        400,
-        Refuses,
-        &[
-            r#""code":"idempotency_key_required""#,
-            r#""type":"invalid_request""#,
-        ],
-    ),
-    E(
-        Row::Malformed("größe"),
-        400,
-        Refuses,
-        &[r#""code":"invalid""#, "!\"param\""],
-    ),
-    E(
-        Row::First,
-        201,
-        Runs,
-        &["idempotency-key: 017f22e2", "!idempotent-replayed"],
-    ),
-    E(
-        Row::Replay,
-        201,
-        Replays,
-        &[
-            "idempotent-replayed: true",
-            "idempotency-key: 017f22e2",
-            "!first-answered",
-        ],
-    ),
-    E(Row::Rewritten, 201, Replays, &["idempotent-replayed: true"]),
-    E(Row::WithNull, 422, Refuses, &["idempotency_conflict"]),
-    E(
-        Row::OtherBody,
-        422,
-        Refuses,
-        &[
-            r#""code":"idempotency_conflict""#,
-            "idempotency-key: 017f22e2",
-        ],
-    ),
-    E(Row::Elsewhere, 201, Runs, &[]),
-    E(Row::OtherAccount, 201, Runs, &[]),
-    E(
-        Row::InFlight,
-        409,
-        Refuses,
-        &[
-            r#""code":"idempotency_in_flight""#,
-            "retry-after: 1",
-            "!retryAfter",
-        ],
-    ),
-    E(Row::InFlightOther, 422, Refuses, &["idempotency_conflict"]),
-    E(Row::Rejected, 402, Replays, &["idempotent-replayed: true"]),
-    E(Row::Limited, 429, Runs, &[]),
-    E(Row::Broken, 500, Runs, &[]),
-    E(Row::Business, 200, Replays, &[]),
-    E(Row::Expired, 201, Runs, &[]),
-    E(Row::StoreDown, 503, Refuses, &["service_unavailable"]),
-    E(Row::Get, 200, Runs, &[]),
-];
+const ACP: &str = r#"
+            Missing | 400 | Refuses | "code":"idempotency_key_required" | "type":"invalid_request"
+            Malformed: größe | 400 | Refuses | "code":"invalid" | !"param"
+            First | 201 | Runs | idempotency-key: 017f22e2 | !idempotent-replayed
+            Replay | 201 | Replays | idempotent-replayed: true | idempotency-key: 017f22e2 | !first-answered
+            Rewritten | 201 | Replays | idempotent-replayed: true
+            WithNull | 422 | Refuses | idempotency_conflict
+            OtherBody | 422 | Refuses | "code":"idempotency_conflict" | idempotency-key: 017f22e2
+            Elsewhere | 201 | Runs
+            OtherAccount | 201 | Runs
+            InFlight | 409 | Refuses | "code":"idempotency_in_flight" | retry-after: 1 | !retryAfter
+            InFlightOther | 422 | Refuses | idempotency_conflict
+            Rejected | 402 | Replays | idempotent-replayed: true
+            Limited | 429 | Runs
+            Broken | 500 | Runs
+            Business | 200 | Replays
+            Expired | 201 | Runs
+            StoreDown | 503 | Refuses | service_unavailable
+            Get | 200 | Runs
+        "#;
 
 #[tokio::test]
 async fn acp_answers_as_its_page_says() {
@@ -161,12 +75,12 @@ async fn acp_delegate_authentication_answers_as_its_page_says() {
         name: "acp_delegate_authentication",
         policy: presets::acp_delegate_authentication,
         carrier: Carrier::Header("Idempotency-Key"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(Row::First, 201, Runs, &["idempotency-key: 017f22e2"]),
-            E(Row::Replay, 201, Replays, &["idempotent-replayed: true"]),
-            E(Row::OtherBody, 409, Refuses, &["idempotency_conflict"]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            First | 201 | Runs | idempotency-key: 017f22e2
+            Replay | 201 | Replays | idempotent-replayed: true
+            OtherBody | 409 | Refuses | idempotency_conflict
+        "#,
     };
     check(&subject).await;
 }
@@ -177,30 +91,20 @@ async fn acp_over_mcp_answers_as_its_page_says() {
         name: "acp_mcp",
         policy: presets::acp_mcp,
         carrier: Carrier::Rpc(Rpc::Acp),
-        rows: &[
-            E(
-                Row::Missing,
-                200,
-                Refuses,
-                &[r#""code":-32000"#, "idempotency_key_required", r#""id":7"#],
-            ),
-            E(Row::First, 200, Runs, &[r#""payment":1"#]),
-            E(Row::Replay, 200, Replays, &[r#""payment":1"#, "!replayed"]),
-            E(Row::NewId, 200, Replays, &[r#""id":8"#, r#""payment":1"#]),
-            E(Row::Rewritten, 200, Replays, &[]),
-            E(
-                Row::OtherBody,
-                200,
-                Refuses,
-                &["idempotency_conflict", r#""error""#],
-            ),
-            E(Row::Elsewhere, 200, Runs, &[]),
-            E(Row::OtherAccount, 200, Runs, &[]),
-            E(Row::InFlight, 200, Refuses, &["idempotency_in_flight"]),
-            E(Row::Rejected, 200, Replays, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Batch, 200, Refuses, &[r#""id":null"#, "invalid"]),
-        ],
+        rows: r#"
+            Missing | 200 | Refuses | "code":-32000 | idempotency_key_required | "id":7
+            First | 200 | Runs | "payment":1
+            Replay | 200 | Replays | "payment":1 | !replayed
+            NewId | 200 | Replays | "id":8 | "payment":1
+            Rewritten | 200 | Replays
+            OtherBody | 200 | Refuses | idempotency_conflict | "error"
+            Elsewhere | 200 | Runs
+            OtherAccount | 200 | Runs
+            InFlight | 200 | Refuses | idempotency_in_flight
+            Rejected | 200 | Replays
+            Broken | 500 | Runs
+            Batch | 200 | Refuses | "id":null | invalid
+        "#,
     };
     check(&subject).await;
 }
@@ -213,40 +117,25 @@ async fn ucp_answers_as_its_page_says() {
         name: "ucp",
         policy: presets::ucp,
         carrier: Carrier::Header("Idempotency-Key"),
-        rows: &[
-            E(
-                Row::Missing,
-                400,
-                Refuses,
-                &[r#""code":"idempotency_key_required""#, r#""content":"#],
-            ),
-            E(
-                Row::Malformed("not-a-uuid"),
-                400,
-                Refuses,
-                &["idempotency_key_invalid"],
-            ),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &["!replayed", "!first-answered"]),
-            E(Row::Rewritten, 409, Refuses, &["idempotency_conflict"]),
-            E(Row::WithNull, 409, Refuses, &["idempotency_conflict"]),
-            E(Row::OtherBody, 409, Refuses, &["idempotency_conflict"]),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(
-                Row::InFlight,
-                409,
-                Refuses,
-                &["idempotency_in_flight", "retry-after: 1"],
-            ),
-            E(Row::InFlightOther, 409, Refuses, &["idempotency_conflict"]),
-            E(Row::Rejected, 402, Replays, &[]),
-            E(Row::Limited, 429, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Business, 200, Replays, &[]),
-            E(Row::Expired, 201, Runs, &[]),
-            E(Row::StoreDown, 503, Refuses, &["service_unavailable"]),
-            E(Row::Get, 200, Runs, &[]),
-        ],
+        rows: r#"
+            Missing | 400 | Refuses | "code":"idempotency_key_required" | "content":
+            Malformed: not-a-uuid | 400 | Refuses | idempotency_key_invalid
+            First | 201 | Runs
+            Replay | 201 | Replays | !replayed | !first-answered
+            Rewritten | 409 | Refuses | idempotency_conflict
+            WithNull | 409 | Refuses | idempotency_conflict
+            OtherBody | 409 | Refuses | idempotency_conflict
+            OtherAccount | 201 | Runs
+            InFlight | 409 | Refuses | idempotency_in_flight | retry-after: 1
+            InFlightOther | 409 | Refuses | idempotency_conflict
+            Rejected | 402 | Replays
+            Limited | 429 | Runs
+            Broken | 500 | Runs
+            Business | 200 | Replays
+            Expired | 201 | Runs
+            StoreDown | 503 | Refuses | service_unavailable
+            Get | 200 | Runs
+        "#,
     };
     check(&subject).await;
 }
@@ -257,41 +146,21 @@ async fn ucp_over_mcp_answers_as_its_page_says() {
         name: "ucp_mcp",
         policy: presets::ucp_mcp,
         carrier: Carrier::Rpc(Rpc::Ucp),
-        rows: &[
-            E(
-                Row::Missing,
-                200,
-                Refuses,
-                &[r#""code":-32000"#, "idempotency_key_required"],
-            ),
-            E(
-                Row::Malformed("not-a-uuid"),
-                200,
-                Refuses,
-                &["idempotency_key_invalid"],
-            ),
-            E(Row::First, 200, Runs, &[]),
-            E(Row::Replay, 200, Replays, &[]),
-            E(Row::NewId, 200, Replays, &[r#""id":8"#]),
-            E(Row::Rewritten, 200, Replays, &[]),
-            E(Row::OtherContext, 200, Replays, &[]),
-            E(
-                Row::OtherBody,
-                200,
-                Refuses,
-                &["idempotency_conflict", r#""code":-32000"#],
-            ),
-            E(Row::Elsewhere, 200, Runs, &[]),
-            E(Row::InFlight, 200, Refuses, &[r#""retry_after":1"#]),
-            E(
-                Row::SignedWithOther,
-                200,
-                Refuses,
-                &["idempotency_key_invalid"],
-            ),
-            E(Row::StoreDown, 200, Refuses, &[r#""retry_after":1"#]),
-            E(Row::Batch, 200, Refuses, &["idempotency_key_invalid"]),
-        ],
+        rows: r#"
+            Missing | 200 | Refuses | "code":-32000 | idempotency_key_required
+            Malformed: not-a-uuid | 200 | Refuses | idempotency_key_invalid
+            First | 200 | Runs
+            Replay | 200 | Replays
+            NewId | 200 | Replays | "id":8
+            Rewritten | 200 | Replays
+            OtherContext | 200 | Replays
+            OtherBody | 200 | Refuses | idempotency_conflict | "code":-32000
+            Elsewhere | 200 | Runs
+            InFlight | 200 | Refuses | "retry_after":1
+            SignedWithOther | 200 | Refuses | idempotency_key_invalid
+            StoreDown | 200 | Refuses | "retry_after":1
+            Batch | 200 | Refuses | idempotency_key_invalid
+        "#,
     };
     check(&subject).await;
 }
@@ -303,97 +172,30 @@ async fn adcp_answers_as_its_page_says() {
         name: "adcp",
         policy: || presets::adcp(["create_media_buy", "update_media_buy"], ["get_products"]),
         carrier: Carrier::Rpc(Rpc::Adcp),
-        rows: &[
-            E(
-                Row::Missing,
-                200,
-                Refuses,
-                &[
-                    "VALIDATION_ERROR",
-                    r#""pointer":"/idempotency_key""#,
-                    r#""isError":true"#,
-                    r#""context":{"trace":"first"}"#,
-                ],
-            ),
-            E(
-                Row::Malformed("too-short"),
-                200,
-                Refuses,
-                &["VALIDATION_ERROR"],
-            ),
-            E(
-                Row::Malformed("with blanks within it"),
-                200,
-                Refuses,
-                &["VALIDATION_ERROR"],
-            ),
-            E(
-                Row::Malformed("0000000000000001"),
-                200,
-                Refuses,
-                &["VALIDATION_ERROR"],
-            ),
-            E(Row::First, 200, Runs, &["!replayed"]),
-            E(
-                Row::Replay,
-                200,
-                Replays,
-                &[
-                    r#""replayed":true"#,
-                    r#"\"replayed\":true"#,
-                    r#""payment":1"#,
-                ],
-            ),
-            E(
-                Row::NewId,
-                200,
-                Replays,
-                &[r#""id":8"#, r#""replayed":true"#],
-            ),
-            E(Row::Rewritten, 200, Replays, &[r#""replayed":true"#]),
-            E(
-                Row::OtherContext,
-                200,
-                Replays,
-                &[r#""context":{"trace":"second"}"#, r#""replayed":true"#],
-            ),
-            E(Row::WithNull, 200, Refuses, &["IDEMPOTENCY_CONFLICT"]),
-            E(
-                Row::OtherBody,
-                200,
-                Refuses,
-                &[
-                    r#""code":"IDEMPOTENCY_CONFLICT""#,
-                    "!recovery",
-                    "!\"field\"",
-                ],
-            ),
-            E(Row::Elsewhere, 200, Refuses, &["IDEMPOTENCY_CONFLICT"]),
-            E(Row::OtherAccount, 200, Runs, &["!replayed"]),
-            E(
-                Row::InFlight,
-                200,
-                Refuses,
-                &[
-                    "IDEMPOTENCY_IN_FLIGHT",
-                    r#""retry_after":1"#,
-                    r#""recovery":"transient""#,
-                ],
-            ),
-            E(Row::InFlightOther, 200, Refuses, &["IDEMPOTENCY_CONFLICT"]),
-            E(Row::Rejected, 200, Runs, &[r#""isError":true"#]),
-            E(Row::Limited, 429, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Business, 200, Runs, &["DECLINED"]),
-            E(Row::Expired, 200, Refuses, &["IDEMPOTENCY_EXPIRED"]),
-            E(
-                Row::StoreDown,
-                200,
-                Refuses,
-                &["SERVICE_UNAVAILABLE", r#""recovery":"transient""#],
-            ),
-            E(Row::Batch, 200, Refuses, &["VALIDATION_ERROR"]),
-        ],
+        rows: r#"
+            Missing | 200 | Refuses | VALIDATION_ERROR | "pointer":"/idempotency_key" | "isError":true | "context":{"trace":"first"}
+            Malformed: too-short | 200 | Refuses | VALIDATION_ERROR
+            Malformed: with blanks within it | 200 | Refuses | VALIDATION_ERROR
+            Malformed: 0000000000000001 | 200 | Refuses | VALIDATION_ERROR
+            First | 200 | Runs | !replayed
+            Replay | 200 | Replays | "replayed":true | \"replayed\":true | "payment":1
+            NewId | 200 | Replays | "id":8 | "replayed":true
+            Rewritten | 200 | Replays | "replayed":true
+            OtherContext | 200 | Replays | "context":{"trace":"second"} | "replayed":true
+            WithNull | 200 | Refuses | IDEMPOTENCY_CONFLICT
+            OtherBody | 200 | Refuses | "code":"IDEMPOTENCY_CONFLICT" | !recovery | !"field"
+            Elsewhere | 200 | Refuses | IDEMPOTENCY_CONFLICT
+            OtherAccount | 200 | Runs | !replayed
+            InFlight | 200 | Refuses | IDEMPOTENCY_IN_FLIGHT | "retry_after":1 | "recovery":"transient"
+            InFlightOther | 200 | Refuses | IDEMPOTENCY_CONFLICT
+            Rejected | 200 | Runs | "isError":true
+            Limited | 429 | Runs
+            Broken | 500 | Runs
+            Business | 200 | Runs | DECLINED
+            Expired | 200 | Refuses | IDEMPOTENCY_EXPIRED
+            StoreDown | 200 | Refuses | SERVICE_UNAVAILABLE | "recovery":"transient"
+            Batch | 200 | Refuses | VALIDATION_ERROR
+        "#,
     };
     check(&subject).await;
 }
@@ -405,52 +207,23 @@ async fn iceberg_answers_as_its_page_says() {
         name: "iceberg",
         policy: presets::iceberg,
         carrier: Carrier::Header("Idempotency-Key"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(
-                Row::Malformed("8e03978e-40d5-43e8-bc93-6894a57f9324"),
-                400,
-                Refuses,
-                &[
-                    r#""type":"BadRequestException""#,
-                    r#""code":400"#,
-                    "version 7",
-                ],
-            ),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &["!replayed"]),
-            E(Row::Rewritten, 201, Replays, &[]),
-            E(
-                Row::OtherBody,
-                422,
-                Refuses,
-                &["IdempotencyKeyConflictException"],
-            ),
-            E(
-                Row::Elsewhere,
-                422,
-                Refuses,
-                &["IdempotencyKeyConflictException"],
-            ),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(
-                Row::InFlight,
-                503,
-                Refuses,
-                &["IdempotencyKeyInProgressException", "retry-after: 1"],
-            ),
-            E(Row::Rejected, 402, Replays, &[]),
-            E(Row::Limited, 429, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Expired, 201, Runs, &[]),
-            E(
-                Row::StoreDown,
-                503,
-                Refuses,
-                &["ServiceUnavailableException"],
-            ),
-            E(Row::Get, 200, Runs, &[]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            Malformed: 8e03978e-40d5-43e8-bc93-6894a57f9324 | 400 | Refuses | "type":"BadRequestException" | "code":400 | version 7
+            First | 201 | Runs
+            Replay | 201 | Replays | !replayed
+            Rewritten | 201 | Replays
+            OtherBody | 422 | Refuses | IdempotencyKeyConflictException
+            Elsewhere | 422 | Refuses | IdempotencyKeyConflictException
+            OtherAccount | 201 | Runs
+            InFlight | 503 | Refuses | IdempotencyKeyInProgressException | retry-after: 1
+            Rejected | 402 | Replays
+            Limited | 429 | Runs
+            Broken | 500 | Runs
+            Expired | 201 | Runs
+            StoreDown | 503 | Refuses | ServiceUnavailableException
+            Get | 200 | Runs
+        "#,
     };
     check(&subject).await;
 }

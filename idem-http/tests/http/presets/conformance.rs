@@ -6,7 +6,7 @@ use idem_http::Requirement;
 
 use super::curl::{self, Said};
 use super::page::{self, Shown};
-use super::row::{Does, Expected, Row};
+use super::row::{Does, Expected};
 use super::server::Server;
 use super::subject::{Order, Sent, Subject};
 use crate::support::until;
@@ -15,19 +15,19 @@ use crate::support::until;
 pub(super) async fn check(subject: &Subject) {
     let server = Server::start((subject.policy)()).await;
     let mut rows = Vec::new();
-    for (number, expected) in subject.rows.iter().enumerate() {
+    for (number, expected) in Expected::read(subject.rows).iter().enumerate() {
         // A UUID of version 7, which every preset accepts; replays share the first row's.
         let shared = matches!(
-            expected.0,
-            Row::First
-                | Row::Replay
-                | Row::Rewritten
-                | Row::WithNull
-                | Row::OtherContext
-                | Row::OtherBody
-                | Row::Elsewhere
-                | Row::OtherAccount
-                | Row::NewId
+            expected.row,
+            "First"
+                | "Replay"
+                | "Rewritten"
+                | "WithNull"
+                | "OtherContext"
+                | "OtherBody"
+                | "Elsewhere"
+                | "OtherAccount"
+                | "NewId"
         );
         let number = if shared { 0 } else { number };
         let key = format!("017f22e2-79b0-7cc3-98c4-dc0c0c0739{number:02x}");
@@ -61,59 +61,59 @@ impl Run<'_> {
             ..first.clone()
         };
         let twice = |card| vec![with(Order::Card(card)), with(Order::Card(card))];
-        let steps = match expected.0 {
-            Row::Missing => vec![Sent {
+        let steps = match expected.row {
+            "Missing" => vec![Sent {
                 key: None,
                 ..first.clone()
             }],
-            Row::Malformed(key) => vec![Sent {
-                key: Some(key.to_owned()),
+            "Malformed" => vec![Sent {
+                key: Some(expected.key.to_owned()),
                 ..first.clone()
             }],
-            Row::First | Row::Replay => vec![first.clone()],
-            Row::Rewritten => vec![with(Order::Rewritten)],
-            Row::WithNull => vec![with(Order::WithNull)],
-            Row::OtherContext => vec![Sent {
+            "First" | "Replay" => vec![first.clone()],
+            "Rewritten" => vec![with(Order::Rewritten)],
+            "WithNull" => vec![with(Order::WithNull)],
+            "OtherContext" => vec![Sent {
                 has_other_context: true,
                 ..first.clone()
             }],
-            Row::OtherBody => vec![with(Order::Other)],
-            Row::Elsewhere => vec![Sent {
+            "OtherBody" => vec![with(Order::Other)],
+            "Elsewhere" => vec![Sent {
                 is_elsewhere: true,
                 ..first.clone()
             }],
-            Row::OtherAccount => vec![Sent {
+            "OtherAccount" => vec![Sent {
                 account: "bob",
                 ..first.clone()
             }],
-            Row::Rejected => twice("declined"),
-            Row::Limited => twice("limited"),
-            Row::Broken => twice("broken"),
-            Row::Business => twice("unpaid"),
-            Row::Transient => twice("transient"),
-            Row::NoFirstSent => vec![Sent {
+            "Rejected" => twice("declined"),
+            "Limited" => twice("limited"),
+            "Broken" => twice("broken"),
+            "Business" => twice("unpaid"),
+            "Transient" => twice("transient"),
+            "NoFirstSent" => vec![Sent {
                 first_sent: "",
                 ..first.clone()
             }],
-            Row::OldFirstSent => {
+            "OldFirstSent" => {
                 vec![Sent {
                     first_sent: "Sat, 01 Jan 1994 00:00:00 GMT",
                     ..first.clone()
                 }]
             }
-            Row::Get => vec![Sent {
+            "Get" => vec![Sent {
                 method: "GET",
                 ..first.clone()
             }],
-            Row::NewId => vec![Sent {
+            "NewId" => vec![Sent {
                 id: 8,
                 ..first.clone()
             }],
-            Row::Batch => vec![Sent {
+            "Batch" => vec![Sent {
                 is_batch: true,
                 ..first.clone()
             }],
-            Row::SignedWithOther => {
+            "SignedWithOther" => {
                 let headers = ["Signature: sig1=:YQ==:", "Idempotency-Key: another-key"];
                 let headers = headers.map(str::to_owned).to_vec();
                 vec![Sent {
@@ -121,10 +121,11 @@ impl Run<'_> {
                     ..first.clone()
                 }]
             }
-            Row::InFlight | Row::InFlightOther => return self.in_flight(expected, &first).await,
-            Row::Expired => return self.expired(expected, &first).await,
-            Row::StoreDown => return self.store_down(expected, &first).await,
-            Row::Unsupported => return self.unsupported(expected, &first).await,
+            "InFlight" | "InFlightOther" => return self.in_flight(expected, &first).await,
+            "Expired" => return self.expired(expected, &first).await,
+            "StoreDown" => return self.store_down(expected, &first).await,
+            "Unsupported" => return self.unsupported(expected, &first).await,
+            row => panic!("no row: {row}"),
         };
         let mut runs = self.server.runs();
         for sent in &steps {
@@ -145,8 +146,8 @@ impl Run<'_> {
         let running = curl::run(&command, self.server.address);
         let beside = async {
             until(async || self.server.runs() > runs).await;
-            let other = match expected.0 {
-                Row::InFlightOther => first.clone(),
+            let other = match expected.row {
+                "InFlightOther" => first.clone(),
                 _ => slow.clone(),
             };
             let runs = self.server.runs();
@@ -174,9 +175,9 @@ impl Run<'_> {
         let command = self.subject.command(first);
         curl::run(&command, server.address).await;
         assert_eq!(server.runs(), 1);
-        let is_over = |said: &Said| match expected.2 {
+        let is_over = |said: &Said| match expected.does {
             Does::Runs => server.runs() > 1,
-            _ => said.0.contains(expected.3[0]),
+            _ => said.0.contains(expected.texts[0]),
         };
         let polls = async {
             loop {
@@ -189,7 +190,7 @@ impl Run<'_> {
         let said = tokio::time::timeout(Duration::from_secs(20), polls).await;
         self.said
             .push((command.clone(), said.expect("it came in time")));
-        let runs = usize::from(expected.2 == Does::Runs) + 1;
+        let runs = usize::from(expected.does == Does::Runs) + 1;
         assert_eq!(server.runs(), runs);
         self.compare(expected);
         Shown::new(expected, self.said)
@@ -221,7 +222,9 @@ impl Run<'_> {
     /// Compares the last answer with the table.
     fn shown(self, expected: &Expected, runs_before: usize) -> Shown {
         self.compare(expected);
-        let Expected(row, status, does, _) = expected;
+        let Expected {
+            row, status, does, ..
+        } = expected;
         let last = &self.said.last().unwrap().1;
         let ran = self.server.runs() - runs_before;
         let has_run = usize::from(*does == Does::Runs);
@@ -235,10 +238,11 @@ impl Run<'_> {
         Shown::new(expected, self.said)
     }
 
-    fn compare(&self, Expected(row, status, _, texts): &Expected) {
+    fn compare(&self, expected: &Expected) {
+        let Expected { row, status, .. } = expected;
         let (name, last) = (self.subject.name, &self.said.last().unwrap().1);
         assert_eq!(last.status(), *status, "{name}: {row:?}: {}", last.0);
-        for text in *texts {
+        for text in &expected.texts {
             let (is_there, text) = match text.strip_prefix('!') {
                 Some(text) => (!last.0.contains(text), text),
                 None => (last.0.contains(text), *text),

@@ -3,8 +3,6 @@
 use idem_http::presets;
 
 use super::conformance::check;
-use super::row::Does::{Refuses, Replays, Runs};
-use super::row::{Expected as E, Row};
 use super::rpc::Rpc;
 use super::subject::{Carrier, Subject};
 
@@ -15,63 +13,23 @@ async fn oasis_answers_as_its_page_says() {
         name: "oasis",
         policy: presets::oasis,
         carrier: Carrier::Pair,
-        rows: &[
-            E(Row::Missing, 201, Runs, &["!repeatability-result"]),
-            E(
-                Row::NoFirstSent,
-                400,
-                Refuses,
-                &["repeatability-result: rejected"],
-            ),
-            E(
-                Row::OldFirstSent,
-                412,
-                Refuses,
-                &["repeatability-result: rejected"],
-            ),
-            E(Row::First, 201, Runs, &["repeatability-result: accepted"]),
-            E(
-                Row::Replay,
-                201,
-                Replays,
-                &["repeatability-result: accepted"],
-            ),
-            E(Row::Rewritten, 201, Replays, &[]),
-            E(
-                Row::OtherBody,
-                400,
-                Refuses,
-                &["repeatability-result: rejected"],
-            ),
-            E(
-                Row::Elsewhere,
-                400,
-                Refuses,
-                &["repeatability-result: rejected"],
-            ),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(Row::Rejected, 402, Replays, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Get, 200, Runs, &["!repeatability-result"]),
-            E(
-                Row::InFlight,
-                409,
-                Refuses,
-                &["repeatability-result: rejected", "retry-after: 1"],
-            ),
-            E(
-                Row::StoreDown,
-                503,
-                Refuses,
-                &["repeatability-result: rejected"],
-            ),
-            E(
-                Row::Unsupported,
-                501,
-                Refuses,
-                &["repeatability-result: rejected"],
-            ),
-        ],
+        rows: r#"
+            Missing | 201 | Runs | !repeatability-result
+            NoFirstSent | 400 | Refuses | repeatability-result: rejected
+            OldFirstSent | 412 | Refuses | repeatability-result: rejected
+            First | 201 | Runs | repeatability-result: accepted
+            Replay | 201 | Replays | repeatability-result: accepted
+            Rewritten | 201 | Replays
+            OtherBody | 400 | Refuses | repeatability-result: rejected
+            Elsewhere | 400 | Refuses | repeatability-result: rejected
+            OtherAccount | 201 | Runs
+            Rejected | 402 | Replays
+            Broken | 500 | Runs
+            Get | 200 | Runs | !repeatability-result
+            InFlight | 409 | Refuses | repeatability-result: rejected | retry-after: 1
+            StoreDown | 503 | Refuses | repeatability-result: rejected
+            Unsupported | 501 | Refuses | repeatability-result: rejected
+        "#,
     };
     check(&subject).await;
 }
@@ -82,70 +40,22 @@ async fn azure_answers_as_its_page_says() {
         name: "azure",
         policy: presets::azure,
         carrier: Carrier::Pair,
-        rows: &[
-            E(Row::Missing, 201, Runs, &["!repeatability-result"]),
-            E(
-                Row::NoFirstSent,
-                201,
-                Runs,
-                &["repeatability-result: accepted"],
-            ),
-            E(
-                Row::OldFirstSent,
-                412,
-                Refuses,
-                &["RepeatabilityWindowExpired"],
-            ),
-            E(Row::First, 201, Runs, &["repeatability-result: accepted"]),
-            E(
-                Row::Replay,
-                201,
-                Replays,
-                &["repeatability-result: accepted"],
-            ),
-            E(Row::Rewritten, 201, Replays, &[]),
-            E(
-                Row::OtherBody,
-                400,
-                Refuses,
-                &[
-                    "RepeatabilityRequestMismatch",
-                    "repeatability-result: rejected",
-                ],
-            ),
-            E(
-                Row::Elsewhere,
-                400,
-                Refuses,
-                &["RepeatabilityRequestMismatch"],
-            ),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(
-                Row::InFlight,
-                409,
-                Refuses,
-                &["RepeatableRequestInProgress"],
-            ),
-            E(
-                Row::Rejected,
-                402,
-                Replays,
-                &["repeatability-result: accepted"],
-            ),
-            E(Row::Broken, 500, Runs, &["repeatability-result: accepted"]),
-            E(
-                Row::StoreDown,
-                503,
-                Refuses,
-                &["repeatability-result: rejected"],
-            ),
-            E(
-                Row::Unsupported,
-                501,
-                Refuses,
-                &["RepeatabilityNotSupported"],
-            ),
-        ],
+        rows: r#"
+            Missing | 201 | Runs | !repeatability-result
+            NoFirstSent | 201 | Runs | repeatability-result: accepted
+            OldFirstSent | 412 | Refuses | RepeatabilityWindowExpired
+            First | 201 | Runs | repeatability-result: accepted
+            Replay | 201 | Replays | repeatability-result: accepted
+            Rewritten | 201 | Replays
+            OtherBody | 400 | Refuses | RepeatabilityRequestMismatch | repeatability-result: rejected
+            Elsewhere | 400 | Refuses | RepeatabilityRequestMismatch
+            OtherAccount | 201 | Runs
+            InFlight | 409 | Refuses | RepeatableRequestInProgress
+            Rejected | 402 | Replays | repeatability-result: accepted
+            Broken | 500 | Runs | repeatability-result: accepted
+            StoreDown | 503 | Refuses | repeatability-result: rejected
+            Unsupported | 501 | Refuses | RepeatabilityNotSupported
+        "#,
     };
     check(&subject).await;
 }
@@ -156,31 +66,21 @@ async fn stripe_answers_as_its_page_says() {
         name: "stripe",
         policy: presets::stripe,
         carrier: Carrier::Header("Idempotency-Key"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &["idempotent-replayed: true"]),
-            E(
-                Row::OtherBody,
-                400,
-                Refuses,
-                &[r#""type":"idempotency_error""#],
-            ),
-            E(Row::Elsewhere, 400, Refuses, &["idempotency_error"]),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(
-                Row::InFlight,
-                409,
-                Refuses,
-                &[r#""code":"idempotency_key_in_use""#],
-            ),
-            E(Row::Rejected, 402, Replays, &["idempotent-replayed: true"]),
-            E(Row::Limited, 429, Runs, &[]),
-            E(Row::Broken, 500, Replays, &["idempotent-replayed: true"]),
-            E(Row::Expired, 201, Runs, &[]),
-            E(Row::StoreDown, 503, Refuses, &[r#""type":"api_error""#]),
-            E(Row::Get, 200, Runs, &[]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            First | 201 | Runs
+            Replay | 201 | Replays | idempotent-replayed: true
+            OtherBody | 400 | Refuses | "type":"idempotency_error"
+            Elsewhere | 400 | Refuses | idempotency_error
+            OtherAccount | 201 | Runs
+            InFlight | 409 | Refuses | "code":"idempotency_key_in_use"
+            Rejected | 402 | Replays | idempotent-replayed: true
+            Limited | 429 | Runs
+            Broken | 500 | Replays | idempotent-replayed: true
+            Expired | 201 | Runs
+            StoreDown | 503 | Refuses | "type":"api_error"
+            Get | 200 | Runs
+        "#,
     };
     check(&subject).await;
 }
@@ -191,15 +91,15 @@ async fn stripe_v2_answers_as_its_page_says() {
         name: "stripe_v2",
         policy: presets::stripe_v2,
         carrier: Carrier::Header("Idempotency-Key"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &["idempotent-replayed: true"]),
-            E(Row::OtherBody, 400, Refuses, &["idempotency_error"]),
-            E(Row::InFlight, 409, Refuses, &["idempotency_key_in_use"]),
-            E(Row::Rejected, 402, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            First | 201 | Runs
+            Replay | 201 | Replays | idempotent-replayed: true
+            OtherBody | 400 | Refuses | idempotency_error
+            InFlight | 409 | Refuses | idempotency_key_in_use
+            Rejected | 402 | Runs
+            Broken | 500 | Runs
+        "#,
     };
     check(&subject).await;
 }
@@ -210,29 +110,21 @@ async fn square_answers_as_its_page_says() {
         name: "square",
         policy: presets::square,
         carrier: Carrier::Member("idempotency_key"),
-        rows: &[
-            E(Row::Missing, 400, Refuses, &["MISSING_REQUIRED_PARAMETER"]),
-            E(Row::Malformed(""), 400, Refuses, &["BAD_REQUEST"]),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &["!replayed"]),
-            E(Row::Rewritten, 201, Replays, &[]),
-            E(
-                Row::OtherBody,
-                400,
-                Refuses,
-                &[
-                    r#""code":"IDEMPOTENCY_KEY_REUSED""#,
-                    r#""category":"INVALID_REQUEST_ERROR""#,
-                ],
-            ),
-            E(Row::Elsewhere, 201, Runs, &[]),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(Row::InFlight, 409, Refuses, &["CONFLICT"]),
-            E(Row::Rejected, 402, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Expired, 201, Runs, &[]),
-            E(Row::StoreDown, 503, Refuses, &["SERVICE_UNAVAILABLE"]),
-        ],
+        rows: r#"
+            Missing | 400 | Refuses | MISSING_REQUIRED_PARAMETER
+            Malformed:  | 400 | Refuses | BAD_REQUEST
+            First | 201 | Runs
+            Replay | 201 | Replays | !replayed
+            Rewritten | 201 | Replays
+            OtherBody | 400 | Refuses | "code":"IDEMPOTENCY_KEY_REUSED" | "category":"INVALID_REQUEST_ERROR"
+            Elsewhere | 201 | Runs
+            OtherAccount | 201 | Runs
+            InFlight | 409 | Refuses | CONFLICT
+            Rejected | 402 | Runs
+            Broken | 500 | Runs
+            Expired | 201 | Runs
+            StoreDown | 503 | Refuses | SERVICE_UNAVAILABLE
+        "#,
     };
     check(&subject).await;
 }
@@ -243,22 +135,17 @@ async fn paypal_answers_as_its_page_says() {
         name: "paypal",
         policy: presets::paypal,
         carrier: Carrier::Header("PayPal-Request-Id"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &["!replayed"]),
-            E(Row::OtherBody, 422, Refuses, &["DUPLICATE_REQUEST_ID"]),
-            E(Row::Elsewhere, 201, Runs, &[]),
-            E(
-                Row::InFlight,
-                409,
-                Refuses,
-                &["PREVIOUS_REQUEST_IN_PROGRESS"],
-            ),
-            E(Row::Rejected, 402, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::StoreDown, 503, Refuses, &["SERVICE_UNAVAILABLE"]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            First | 201 | Runs
+            Replay | 201 | Replays | !replayed
+            OtherBody | 422 | Refuses | DUPLICATE_REQUEST_ID
+            Elsewhere | 201 | Runs
+            InFlight | 409 | Refuses | PREVIOUS_REQUEST_IN_PROGRESS
+            Rejected | 402 | Runs
+            Broken | 500 | Runs
+            StoreDown | 503 | Refuses | SERVICE_UNAVAILABLE
+        "#,
     };
     check(&subject).await;
 }
@@ -269,17 +156,17 @@ async fn adyen_answers_as_its_page_says() {
         name: "adyen",
         policy: presets::adyen,
         carrier: Carrier::Header("Idempotency-Key"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(Row::First, 201, Runs, &["idempotency-key: 017f22e2"]),
-            E(Row::Replay, 201, Replays, &["idempotency-key: 017f22e2"]),
-            E(Row::OtherBody, 422, Refuses, &[r#""errorCode":"704""#]),
-            E(Row::InFlight, 409, Refuses, &[r#""errorCode":"704""#]),
-            E(Row::Rejected, 402, Replays, &[]),
-            E(Row::Broken, 500, Replays, &[]),
-            E(Row::Transient, 500, Runs, &["transient-error: true"]),
-            E(Row::StoreDown, 503, Refuses, &["transient-error: true"]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            First | 201 | Runs | idempotency-key: 017f22e2
+            Replay | 201 | Replays | idempotency-key: 017f22e2
+            OtherBody | 422 | Refuses | "errorCode":"704"
+            InFlight | 409 | Refuses | "errorCode":"704"
+            Rejected | 402 | Replays
+            Broken | 500 | Replays
+            Transient | 500 | Runs | transient-error: true
+            StoreDown | 503 | Refuses | transient-error: true
+        "#,
     };
     check(&subject).await;
 }
@@ -290,27 +177,17 @@ async fn aws_answers_as_its_page_says() {
         name: "aws",
         policy: || presets::aws("/ClientToken"),
         carrier: Carrier::Member("ClientToken"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &["!replayed"]),
-            E(
-                Row::OtherBody,
-                400,
-                Refuses,
-                &["IdempotentParameterMismatch"],
-            ),
-            E(Row::OtherAccount, 201, Runs, &[]),
-            E(
-                Row::InFlight,
-                409,
-                Refuses,
-                &["TransactionInProgressException"],
-            ),
-            E(Row::Rejected, 402, Runs, &[]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Expired, 201, Runs, &[]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            First | 201 | Runs
+            Replay | 201 | Replays | !replayed
+            OtherBody | 400 | Refuses | IdempotentParameterMismatch
+            OtherAccount | 201 | Runs
+            InFlight | 409 | Refuses | TransactionInProgressException
+            Rejected | 402 | Runs
+            Broken | 500 | Runs
+            Expired | 201 | Runs
+        "#,
     };
     check(&subject).await;
 }
@@ -321,21 +198,16 @@ async fn aip155_answers_as_its_page_says() {
         name: "aip155",
         policy: presets::aip155,
         carrier: Carrier::Member("request_id"),
-        rows: &[
-            E(Row::Missing, 201, Runs, &[]),
-            E(
-                Row::Malformed("not-a-uuid"),
-                400,
-                Refuses,
-                &["INVALID_ARGUMENT"],
-            ),
-            E(Row::First, 201, Runs, &[]),
-            E(Row::Replay, 201, Replays, &[]),
-            E(Row::OtherBody, 400, Refuses, &["INVALID_ARGUMENT"]),
-            E(Row::InFlight, 409, Refuses, &["ABORTED"]),
-            E(Row::Rejected, 402, Runs, &[]),
-            E(Row::StoreDown, 503, Refuses, &["UNAVAILABLE"]),
-        ],
+        rows: r#"
+            Missing | 201 | Runs
+            Malformed: not-a-uuid | 400 | Refuses | INVALID_ARGUMENT
+            First | 201 | Runs
+            Replay | 201 | Replays
+            OtherBody | 400 | Refuses | INVALID_ARGUMENT
+            InFlight | 409 | Refuses | ABORTED
+            Rejected | 402 | Runs
+            StoreDown | 503 | Refuses | UNAVAILABLE
+        "#,
     };
     check(&subject).await;
 }
@@ -346,29 +218,19 @@ async fn mcp_answers_as_its_page_says() {
         name: "mcp",
         policy: || presets::mcp(["pay", "refund"]),
         carrier: Carrier::Rpc(Rpc::Mcp),
-        rows: &[
-            E(Row::Missing, 200, Runs, &[]),
-            E(Row::First, 200, Runs, &[]),
-            E(Row::Replay, 200, Replays, &[]),
-            E(Row::NewId, 200, Replays, &[r#""id":8"#]),
-            E(Row::Rewritten, 200, Replays, &[]),
-            E(
-                Row::OtherBody,
-                200,
-                Refuses,
-                &[r#""type":"idempotency_key_conflict""#],
-            ),
-            E(Row::Elsewhere, 200, Refuses, &["idempotency_key_conflict"]),
-            E(
-                Row::InFlight,
-                200,
-                Refuses,
-                &["idempotency_key_in_progress"],
-            ),
-            E(Row::Rejected, 200, Replays, &[r#""isError":true"#]),
-            E(Row::Broken, 500, Runs, &[]),
-            E(Row::Batch, 200, Refuses, &["idempotency_key_invalid"]),
-        ],
+        rows: r#"
+            Missing | 200 | Runs
+            First | 200 | Runs
+            Replay | 200 | Replays
+            NewId | 200 | Replays | "id":8
+            Rewritten | 200 | Replays
+            OtherBody | 200 | Refuses | "type":"idempotency_key_conflict"
+            Elsewhere | 200 | Refuses | idempotency_key_conflict
+            InFlight | 200 | Refuses | idempotency_key_in_progress
+            Rejected | 200 | Replays | "isError":true
+            Broken | 500 | Runs
+            Batch | 200 | Refuses | idempotency_key_invalid
+        "#,
     };
     check(&subject).await;
 }
@@ -379,19 +241,14 @@ async fn a2a_answers_as_its_page_says() {
         name: "a2a",
         policy: presets::a2a,
         carrier: Carrier::Rpc(Rpc::A2a),
-        rows: &[
-            E(Row::Missing, 200, Refuses, &["idempotency_key_required"]),
-            E(Row::First, 200, Runs, &[]),
-            E(Row::Replay, 200, Replays, &[]),
-            E(Row::NewId, 200, Replays, &[r#""id":8"#]),
-            E(Row::OtherBody, 200, Refuses, &["idempotency_key_conflict"]),
-            E(
-                Row::InFlight,
-                200,
-                Refuses,
-                &["idempotency_key_in_progress"],
-            ),
-        ],
+        rows: r#"
+            Missing | 200 | Refuses | idempotency_key_required
+            First | 200 | Runs
+            Replay | 200 | Replays
+            NewId | 200 | Replays | "id":8
+            OtherBody | 200 | Refuses | idempotency_key_conflict
+            InFlight | 200 | Refuses | idempotency_key_in_progress
+        "#,
     };
     check(&subject).await;
 }

@@ -16,10 +16,10 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn new(expected: &Expected, commands: Vec<(String, Said)>) -> Self {
         Self {
-            title: expected.0.title(),
+            title: expected.title(),
             commands,
-            status: expected.1,
-            does: expected.2,
+            status: expected.status,
+            does: expected.does,
         }
     }
 }

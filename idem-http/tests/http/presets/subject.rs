@@ -3,7 +3,6 @@
 use idem_http::HttpPolicy;
 
 use super::curl;
-use super::row::Expected;
 use super::rpc::Rpc;
 
 /// A preset under test.
@@ -12,8 +11,8 @@ pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) policy: fn() -> HttpPolicy,
     pub(super) carrier: Carrier,
-    /// The rows that make sense for it, and what each answers.
-    pub(super) rows: &'static [Expected],
+    /// The rows that make sense for it, and what each answers: see [`Expected`](super::row::Expected).
+    pub(super) rows: &'static str,
 }
 
 /// Where its requests carry the key.
