@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
-use idem_core::{Error, ErrorKind, Failed, Failure, Response as Stored, Timestamp};
+use idem_core::{BoxError, Error, ErrorKind, Failed, Failure, Response as Stored, Timestamp};
 
 use crate::guard::{self, Guard};
 use crate::media::{self, Flow};
@@ -79,6 +79,13 @@ fn replayed(stored: Stored) -> Option<Response<Bytes>> {
     *response.status_mut() = StatusCode::from_u16(status).ok()?;
     *response.headers_mut() = ReplayedHeaders::replayed(headers);
     Some(response)
+}
+
+/// Returns a stored response as one of HTTP, for a handler that has committed it with
+/// [`Work::commit_response`](idem_core::Work::commit_response); `None` if it has no HTTP status.
+#[must_use]
+pub fn to_http<B: From<Bytes>>(stored: Stored) -> Option<Response<B>> {
+    Some(replayed(stored)?.map(B::from))
 }
 
 /// Returns the stored response without marking it as replayed.
@@ -156,6 +163,27 @@ pub(crate) fn is_unreachable(error: &Error) -> bool {
 /// Returns whether an open transaction holds the key, so another caller works on it.
 fn is_contended(error: &Error) -> bool {
     error.kind() == ErrorKind::Contention
+}
+
+/// Returns the problem of a transaction that may have been committed.
+pub(crate) fn unknown(error: &Error) -> Problem {
+    tracing::error!(%error, "nobody knows whether the transaction of a request was committed");
+    Problem::new(
+        ProblemType::OutcomeUnknown,
+        "Whether this request was handled is not known. Send it again later, unchanged and with the same key.",
+    )
+    .with_status(StatusCode::SERVICE_UNAVAILABLE)
+    .with_retry_after(STORE_PAUSE)
+}
+
+/// Returns the problem of a transaction that was rolled back.
+pub(crate) fn rolled_back(error: BoxError, is_retryable: bool) -> Problem {
+    if !is_retryable {
+        return Problem::misconfigured(&error);
+    }
+    tracing::warn!(%error, "a request with an idempotency key was rolled back as often as its policy permits");
+    let detail = "This request was not handled. Send it again later, with the same key.";
+    Problem::new(ProblemType::StoreUnavailable, detail).with_retry_after(STORE_PAUSE)
 }
 
 pub(crate) fn store_failed(error: &Error) -> Problem {

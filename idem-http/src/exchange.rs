@@ -23,7 +23,7 @@ use crate::seal::{Judge, Judged};
 use crate::stream::Closed;
 use crate::{
     Body, HttpPolicy, IdempotencyLayer, KeyedRequest, OnDisconnect, OnStoreError, answer, buffer,
-    kept,
+    in_transaction, kept,
 };
 
 /// What an exchange tells its caller's future: from the call of the service on, a client that
@@ -56,7 +56,7 @@ impl<R: HttpBody<Data = Bytes>> Begun<R> {
     }
 
     /// Notes that the service is called now, on this runtime and in this span.
-    fn note(&self) {
+    pub(crate) fn note(&self) {
         if let Ok(runtime) = Handle::try_current() {
             // A second note would say the same.
             let _ = self.0.called.set((runtime, Span::current()));
@@ -120,7 +120,7 @@ pub(crate) async fn run<S, B, R>(
     begun: Begun<R>,
 ) -> Result<Response<Body<R>>, S::Error>
 where
-    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Send,
     B: HttpBody + From<Bytes> + Send + 'static,
@@ -141,7 +141,12 @@ where
     };
     let mut request = KeyedRequest::new(parts, body);
     match Guard::new(&rules.layer, policy, &mut request, rules.known) {
-        Ok(Some(guard)) => guarded(service, request, guard, begun).await,
+        Ok(Some(guard)) => match &rules.layer.transactions {
+            Some(transactions) => {
+                in_transaction::guarded(service, request, guard, &**transactions, begun).await
+            }
+            None => guarded(service, request, guard, begun).await,
+        },
         Ok(None) => call(service, request.into_request().0).await,
         Err(problem) => Ok(problem.into_response(policy, Some(&request))),
     }
@@ -183,8 +188,12 @@ where
         let (mut service, mut request) = call_slot.take().ok_or(Unkept::Gone)?;
         request.extensions_mut().insert(work.clone());
         let handling = kept::beside(service.call(request), guard, fingerprint);
-        let response = handling.await.map_err(Unkept::Service)?;
-        match judge.judge(response).await {
+        let handled = handling.await;
+        if let Some(committed) = work.committed() {
+            *slot = in_transaction::committed(&judge, handled, committed).await;
+            return Ok(committed.clone());
+        }
+        match judge.judge(handled.map_err(Unkept::Service)?).await {
             Judged::StoredResult(stored, response) => {
                 *slot = Some(response);
                 Ok(stored)
@@ -235,7 +244,7 @@ where
 const LARGE_BYTES: usize = 64 << 10;
 
 /// Returns the request and its fingerprint.
-async fn fingerprinted(
+pub(crate) async fn fingerprinted(
     policy: &Arc<HttpPolicy>,
     request: KeyedRequest,
 ) -> (KeyedRequest, Fingerprint) {
@@ -256,7 +265,7 @@ async fn fingerprinted(
 }
 
 /// The work's error for a response that does not use up the key.
-enum Unkept<R: HttpBody<Data = Bytes>, E> {
+pub(crate) enum Unkept<R: HttpBody<Data = Bytes>, E> {
     Response(Response<Body<R>>),
     /// It streams to its caller.
     Streamed,
@@ -279,7 +288,7 @@ type Ran<R, E> = Result<Outcome<Stored>, RunError<Unkept<R, E>, Stored>>;
 
 impl Guard {
     /// The response for a caller that neither ran nor gets a stored response.
-    async fn refuse<R, E>(
+    pub(crate) async fn refuse<R, E>(
         &self,
         error: RunError<Unkept<R, E>, Stored>,
         request: Option<&KeyedRequest>,

@@ -61,7 +61,7 @@ impl Entry {
         let found = policy.source.in_head(parts, policy.form);
         match found.map_err(malformed)? {
             Some(found) => Ok(Self::Reads(Some(Known::new(layer, policy, parts, found)?))),
-            None if policy.requirement == Requirement::Required => Err(missing(policy)),
+            None if layer.requirement(policy) == Requirement::Required => Err(missing(policy)),
             None => Ok(Self::Passes),
         }
     }
@@ -151,7 +151,7 @@ fn find(
     policy: &HttpPolicy,
     request: &mut KeyedRequest,
 ) -> Result<Option<Known>, Problem> {
-    let mut requirement = policy.requirement;
+    let mut requirement = layer.requirement(policy);
     let body = request.body().clone();
     let document = RawJson::read(&body);
     if document.is_none() && may_hold_key(policy, request) {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use http::Request;
 use http::request::Parts;
+use http::{Extensions, Request};
 use idem_core::json::RawJson;
 
 use crate::json_rpc::Call;
@@ -46,6 +46,13 @@ impl KeyedRequest {
     pub(crate) fn into_request<B: From<Bytes>>(self) -> (Request<B>, Message) {
         let body = B::from(self.message.body.clone());
         (Request::from_parts(self.parts, body), self.message)
+    }
+
+    /// Returns a request for the service that has these extensions, too. It can be made again.
+    pub(crate) fn to_request<B: From<Bytes>>(&self, extensions: Extensions) -> Request<B> {
+        let mut parts = self.parts.clone();
+        parts.extensions.extend(extensions);
+        Request::from_parts(parts, B::from(self.message.body.clone()))
     }
 
     /// Returns the head.

@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
+use idem_core::engine::Transactional;
 use idem_core::{Effect, Error, ErrorKind, Idempotency, Key, Result};
 use tower_layer::Layer;
 
 use crate::hook::{FromParts, Hook};
-use crate::{HttpPolicy, IdempotencyService, Lifetime, ScopeExtractor, guard};
+use crate::transaction::{InTransactions, RunsIn};
+use crate::{HttpPolicy, IdempotencyService, Lifetime, Requirement, ScopeExtractor, guard};
 
 /// Handles requests with an `Idempotency-Key` once, and replays their responses.
 ///
@@ -44,6 +46,7 @@ pub struct IdempotencyLayer {
     pub(crate) scope: Arc<dyn ScopeExtractor>,
     policy: Arc<HttpPolicy>,
     policy_by: Option<FromParts<Option<Arc<HttpPolicy>>>>,
+    pub(crate) transactions: Option<Arc<dyn RunsIn>>,
 }
 
 impl IdempotencyLayer {
@@ -55,6 +58,7 @@ impl IdempotencyLayer {
             scope: Arc::new(scope),
             policy: Arc::new(HttpPolicy::default()),
             policy_by: None,
+            transactions: None,
         }
     }
 
@@ -75,6 +79,39 @@ impl IdempotencyLayer {
         self
     }
 
+    /// Commits the handler's rows together with its answer. These transactions have to be made from
+    /// the engine's store: [`verify`](Self::verify) checks it.
+    ///
+    /// The layer begins a transaction, claims the key in it, and calls the handler, which takes it as
+    /// a [`Tx`](crate::Tx) and writes rows. The layer stores the answer in the transaction and
+    /// commits; only then the client gets the first byte. So an answer and its rows exist both, or
+    /// neither does, and there is no lease to wait for after a kill.
+    ///
+    /// | the handler's answer | the transaction | the client gets |
+    /// | --- | --- | --- |
+    /// | a status that is stored (2xx to 4xx by default), also one that the handler made without a [`Tx`](crate::Tx) | committed | the answer |
+    /// | another status, an error of the service, a panic, a content that is not stored | rolled back | the same |
+    /// | a [`HandlerError`](crate::HandlerError) that calls for another try: a deadlock, a serialization failure, a lock that was not free in time | rolled back; the handler is called again, until the engine's [retry time-out](idem_core::Policy::with_retry_timeout) | the answer of the last try |
+    /// | another [`HandlerError`](crate::HandlerError) | rolled back | the answer |
+    /// | `101`, a stream or [`NotStored`](crate::NotStored) with a status of 4xx or 5xx | rolled back | the answer |
+    /// | the same with another status; over the limit; broken off | rolled back | `misconfigured` (500) |
+    /// | given while a task still holds the [`Tx`](crate::Tx) | rolled back by that task | `misconfigured` (500) |
+    /// | the answer to the commit is lost, and nobody can say what became of it | either | `outcome-unknown`, as 503 with `Retry-After` |
+    ///
+    /// A `4xx` that is stored commits the rows that were written before it: write none, or mark it
+    /// [`NotStored`](crate::NotStored). Under an engine policy that records errors, an answer that was
+    /// rolled back leaves the failure, and a retry gets `outcome-unknown`. The handler may be called
+    /// again, so it acts through its transaction alone; one that calls other systems first belongs
+    /// behind a layer without transactions, and commits with
+    /// [`Work::commit_response`](idem_core::Work::commit_response). A request without a key is refused,
+    /// as under [`Requirement::Required`](crate::Requirement::Required). While the store is
+    /// unreachable, an [open](crate::OnStoreError::Open) route is closed, too.
+    #[must_use]
+    pub fn in_transactions(mut self, transactions: impl Transactional + 'static) -> Self {
+        self.transactions = Some(Arc::new(InTransactions(transactions)));
+        self
+    }
+
     /// Returns how long the layer replays answers under its policy, for what the server publishes:
     /// the two cannot part. A policy whose operation depends on the request has the engine's
     /// retention for the operation `http`, if it has none itself.
@@ -90,13 +127,20 @@ impl IdempotencyLayer {
     }
 
     /// Checks that the layer replays answers for as long as its policy promises at least
-    /// ([`HttpPolicy::with_min_lifetime`]). Call it where the server starts.
+    /// ([`HttpPolicy::with_min_lifetime`]), and that its transactions are the store's. Call it where
+    /// the server starts.
     ///
     /// # Errors
     ///
-    /// [`Misconfigured`](idem_core::ErrorKind::Misconfigured) when the retention is shorter; as for
-    /// [`lifetime`](Self::lifetime).
+    /// [`Misconfigured`](idem_core::ErrorKind::Misconfigured) when the retention is shorter, or the
+    /// transactions are another store's; as for [`lifetime`](Self::lifetime).
     pub fn verify(&self) -> Result<()> {
+        if let Some(transactions) = &self.transactions
+            && !transactions.is_of(self.idempotency.store())
+        {
+            let detail = "the transactions of the layer were made from another store than the engine's";
+            return Err(Error::new(ErrorKind::Misconfigured, Effect::None, detail));
+        }
         let (lifetime, least) = (self.lifetime()?, self.policy.min_lifetime);
         match least.filter(|least| lifetime.replayed() < *least) {
             None => Ok(()),
@@ -116,6 +160,15 @@ impl IdempotencyLayer {
         let own = self.policy_by.as_ref().and_then(|policy| policy(parts));
         own.unwrap_or_else(|| Arc::clone(&self.policy))
     }
+
+    /// Returns the policy's requirement. A handler in a transaction of the key can do nothing without
+    /// one.
+    pub(crate) fn requirement(&self, policy: &HttpPolicy) -> Requirement {
+        match policy.requirement {
+            Requirement::Optional if self.transactions.is_some() => Requirement::Required,
+            requirement => requirement,
+        }
+    }
 }
 
 impl<S> Layer<S> for IdempotencyLayer {
@@ -132,6 +185,7 @@ impl fmt::Debug for IdempotencyLayer {
             .field("idempotency", &self.idempotency)
             .field("policy", &self.policy)
             .field("policy_by", &self.policy_by)
+            .field("transactions", &self.transactions)
             .finish_non_exhaustive()
     }
 }

@@ -15,6 +15,7 @@ pub mod grpc;
 mod guard;
 mod headers;
 mod hook;
+mod in_transaction;
 pub mod json;
 mod json_rpc;
 #[cfg(feature = "diff")]
@@ -39,7 +40,9 @@ mod seal;
 mod service;
 mod statuses;
 mod stream;
+mod transaction;
 
+pub use answer::to_http;
 pub use body::Body;
 pub use choices::{KeyForm, OnDisconnect, OnStoreError, Requirement};
 pub use fingerprint::FingerprintRecipe;
@@ -60,3 +63,4 @@ pub use scope::{ScopeError, ScopeExtractor};
 pub use seal::NotStored;
 pub use service::IdempotencyService;
 pub use statuses::Statuses;
+pub use transaction::{HandlerError, NoTransaction, Tx};

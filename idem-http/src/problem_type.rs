@@ -17,11 +17,11 @@ use http::StatusCode;
 /// | `urn:idem:problem:request-unreadable` | 400 | the body ended with an error |
 /// | `urn:idem:problem:scope-unknown` | 403, or 401 with a challenge | the request has no scope: the caller is not known |
 /// | `urn:idem:problem:response-not-stored` | 410 | the request was handled and its response not stored; a retry will not get it either |
-/// | `urn:idem:problem:outcome-unknown` | 500 | the request was begun and recorded as panicked, failed or abandoned, and must not be handled again; or its record cannot be read |
+/// | `urn:idem:problem:outcome-unknown` | 500 | the request was begun and recorded as panicked, failed or abandoned, and must not be handled again; or its record cannot be read; 503 with `Retry-After` where the answer to a [commit](crate::IdempotencyLayer::in_transactions) was lost |
 /// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store is unreachable (an open route handles the request instead) |
 /// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is not valid in a key, the store is misconfigured, or a key to decrypt records is missing; the log says more |
 ///
-/// A problem means that nothing ran for this request. An earlier one with the same key may have run.
+/// A problem means that nothing ran for this request, or that what ran was rolled back. An earlier one with the same key may have run.
 ///
 /// The body is `application/problem+json` with `type`, `title`, `status` and `detail`. With a
 /// `Retry-After` it also has `retryAfter`, in seconds. If the policy names a page, it has

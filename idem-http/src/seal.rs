@@ -207,6 +207,7 @@ impl<'a> Judge<'a> {
     fn report<B: HttpBody<Data = Bytes>>(&self, response: &mut Response<Body<B>>, why: Unstored) {
         self.note(why);
         self.http.markers.mark_unstored(response.headers_mut(), why);
+        response.extensions_mut().insert(why);
     }
 
     fn note(&self, why: Unstored) {

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::also::first_key;
-use super::codec::{Codec, Json};
+use super::codec::{Codec, Json, Raw};
 use super::context::{Context, in_time};
 use super::ending::Ending;
 use super::observe::Decision;
@@ -78,6 +79,38 @@ impl Idempotency {
         let run = run_in::<Json, _, _, _, _>(&context, transactions, key, fingerprint, work);
         context.observers.around(run).await
     }
+
+    /// Runs work in a transaction as [`run_in`](Self::run_in) does, under this policy. The work makes
+    /// a whole [`Response`], which is stored and replayed byte for byte: for HTTP and other edges.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run_in`](Self::run_in), but never [`RunError::Codec`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`run_in`](Self::run_in).
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`run_in`](Self::run_in).
+    pub async fn run_response_in<X, F, Fut>(
+        &self,
+        policy: Arc<Policy>,
+        transactions: &X,
+        key: &Key,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<Response>, RunError<BoxError, Response>>
+    where
+        X: Transactional,
+        F: FnMut(Tx<X::Transaction>, Work) -> Fut + Send,
+        Fut: Future<Output = Result<Response, BoxError>> + Send,
+    {
+        let context = self.context(key, policy).map_err(RunError::Store)?;
+        let run = run_in::<Raw, _, _, _, _>(&context, transactions, key, fingerprint, work);
+        context.observers.around(run).await
+    }
 }
 
 impl Work {
@@ -105,6 +138,36 @@ impl Work {
         Fut: Future<Output = Result<T, BoxError>> + Send,
     {
         self.commit_as::<Json, _, _, _, _>(transactions, body).await
+    }
+
+    /// Commits rows together with a whole [`Response`], as [`commit`](Self::commit) does with a
+    /// value: for runs of [`run_response`](Idempotency::run_response), which HTTP layers make.
+    ///
+    /// # Errors
+    ///
+    /// As for [`commit`](Self::commit).
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`commit`](Self::commit).
+    pub async fn commit_response<X, F, Fut>(
+        &self,
+        transactions: &X,
+        body: F,
+    ) -> Result<Response, BoxError>
+    where
+        X: Transactional,
+        F: FnMut(Tx<X::Transaction>) -> Fut + Send,
+        Fut: Future<Output = Result<Response, BoxError>> + Send,
+    {
+        self.commit_as::<Raw, _, _, _, _>(transactions, body).await
+    }
+
+    /// Returns the result that [`commit`](Self::commit) has committed: later callers get it, whatever
+    /// the work returns. `None` before.
+    #[must_use]
+    pub fn committed(&self) -> Option<&Response> {
+        self.lease()?.sealed()
     }
 
     pub(super) async fn commit_as<C, X, T, F, Fut>(

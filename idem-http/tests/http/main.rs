@@ -30,4 +30,5 @@ mod statuses;
 mod store;
 mod streams;
 mod support;
+mod transactions;
 mod transcripts;
