@@ -15,6 +15,7 @@ const DYNAMODB: &str = env!("CARGO_BIN_EXE_dynamodb");
 const GHOST_JOBS: &str = env!("CARGO_BIN_EXE_ghost_jobs");
 const JOBS: &str = env!("CARGO_BIN_EXE_jobs");
 const PAYMENTS: &str = env!("CARGO_BIN_EXE_payments");
+const PAYMENTS_AXUM: &str = env!("CARGO_BIN_EXE_payments_axum");
 const PAYMENTS_DIESEL_ASYNC: &str = env!("CARGO_BIN_EXE_payments_diesel_async");
 const PAYMENTS_MYSQL_ASYNC: &str = env!("CARGO_BIN_EXE_payments_mysql_async");
 const PAYMENTS_RUSQLITE: &str = env!("CARGO_BIN_EXE_payments_rusqlite");
@@ -28,6 +29,7 @@ const WEBHOOK: &str = env!("CARGO_BIN_EXE_webhook");
 fn main() -> ExitCode {
     let mut all = trials![
         payments,
+        payments_on_axum,
         payments_on_rusqlite,
         payments_on_sea_orm,
         ghost_jobs,
@@ -124,6 +126,10 @@ fn payments() {
 
 /// What the handler of each driver prints in the end.
 const PAID_ONCE: &str = "Every payment was made exactly once.";
+
+fn payments_on_axum() {
+    run(PAYMENTS_AXUM, &[]).ended(0, &[PAID_ONCE]);
+}
 
 fn payments_on_rusqlite() {
     run(PAYMENTS_RUSQLITE, &[]).ended(0, &[PAID_ONCE]);

@@ -68,12 +68,12 @@ impl PartialEq for Unsent {
 impl Eq for Unsent {}
 
 impl ClaimRequest {
-    /// 30 seconds.
-    pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+    /// 10 seconds.
+    pub const DEFAULT_LEASE: Duration = Duration::from_secs(10);
     /// 24 hours.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// Creates a claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the
+    /// Creates a claim with a new random attempt id, a lease of 10 s, a retention of 24 h for the
     /// case that it is abandoned, takeover when stale, and recorded failures replayed.
     #[must_use]
     pub fn new(key: Key, fingerprint: Fingerprint) -> Self {

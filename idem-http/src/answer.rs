@@ -119,7 +119,7 @@ pub(crate) fn failed<B: HttpBody<Data = Bytes>>(
     response
 }
 
-fn not_stored() -> Problem {
+pub(crate) fn not_stored() -> Problem {
     Problem::new(
         ProblemType::ResponseNotStored,
         "A request with this key was handled, and its response was not stored. It is not handled again.",

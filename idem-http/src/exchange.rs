@@ -228,6 +228,10 @@ where
     // The handler has the request, if it was called.
     let request = call_once.map(|(_, request)| KeyedRequest::of(request.into_parts().0, message));
     match ran {
+        Err(RunError::NotStored { source, .. }) if source.kind() == ErrorKind::Misconfigured => {
+            tracing::error!(error = %source, "an answer was not stored, and not sent");
+            Ok(answer::not_stored().into_response(&guard.policy, request.as_ref()))
+        }
         Ok(Outcome::Fresh(stored)) | Err(RunError::NotStored { value: stored, .. }) => {
             let response = live.or_else(|| answer::from_stored(stored));
             Ok(response.map_or_else(|| unexpected(guard, request.as_ref()), first))

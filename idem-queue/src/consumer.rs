@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use idem_core::engine::{Transactional, Tx};
 use idem_core::{BoxError, Error, ErrorKind, Failure, Idempotency, RunError, Work};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::failing::{failure, record};
+use crate::failing::{failure, record, tries};
 use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
 
 /// Works on each message once, however often and to however many consumers the broker delivers it.
@@ -27,14 +28,18 @@ use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
 /// | paused past its lease, and taken over | the late consumer's seal is refused: it requeues what the other has done |
 ///
 /// So the work may *begin* twice, and its result is *stored* once. For an effect that happens once,
-/// the work commits its rows and the claim ([`Work::claim`]) in one transaction, or passes on a
-/// derived key ([`Work::derive`]).
+/// the work runs in a transaction ([`handle_in`](Self::handle_in)), commits its rows and the result
+/// after it has called other systems ([`Work::commit`]), or passes on a derived key
+/// ([`Work::derive`]).
 ///
 /// # How often a message is tried
 ///
-/// Like the broker, the consumer counts deliveries, because a released claim leaves no trace in the
-/// store. A delivery that met another one at work counts too: a crash costs up to two. Choose a
-/// limit with that margin, and let the broker deliver without a limit, or with a higher one.
+/// The limit counts tries: deliveries in which the work began. A delivery that met another one at
+/// work, or a store that was out of reach, is no try. A released claim leaves no trace, so from the
+/// second delivery on the consumer counts in a record of its own, under a key derived from the
+/// message's, by one more claim. Where that record cannot be written, or the first try killed its
+/// consumer, a message may be tried once more than the limit; it is never rejected early. Let the
+/// broker deliver without a limit, or with a higher one.
 ///
 /// # Cancellation
 ///
@@ -43,7 +48,7 @@ use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
 #[derive(Debug, Clone)]
 pub struct Consumer {
     idempotency: Idempotency,
-    max_deliveries: u64,
+    max_tries: u64,
     backoff: Backoff,
 }
 
@@ -51,10 +56,10 @@ pub struct Consumer {
 const IN_FLIGHT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
 
 impl Consumer {
-    /// The default limit of deliveries: 10.
+    /// The default limit of tries: 10.
     pub const MAX_DELIVERIES: u64 = 10;
 
-    /// The failure that is recorded for a message that was delivered too often.
+    /// The failure that is recorded for a message that was tried too often.
     pub const POISON: &'static str = "idem.poison";
 
     /// Runs work under these policies. Errors have to be released
@@ -64,17 +69,18 @@ impl Consumer {
     pub fn new(idempotency: Idempotency) -> Self {
         Self {
             idempotency,
-            max_deliveries: Self::MAX_DELIVERIES,
+            max_tries: Self::MAX_DELIVERIES,
             backoff: Backoff::default(),
         }
     }
 
-    /// Sets the delivery at which a temporary error is final, and after which a message is not
-    /// tried again, such as one that kills its consumer. At least 1. Default:
-    /// [`MAX_DELIVERIES`](Self::MAX_DELIVERIES).
+    /// Sets the try at which a temporary error is final, and after which a message is not tried
+    /// again, such as one that kills its consumer. At least 1. Default:
+    /// [`MAX_DELIVERIES`](Self::MAX_DELIVERIES). Deliveries in which the work did not begin do not
+    /// count.
     #[must_use]
     pub fn with_max_deliveries(mut self, deliveries: u64) -> Self {
-        self.max_deliveries = deliveries.max(1);
+        self.max_tries = deliveries.max(1);
         self
     }
 
@@ -112,6 +118,65 @@ impl Consumer {
         }
     }
 
+    /// Does the work of one delivery in a transaction of the database that holds the records, except
+    /// when it was done before. Claim, rows and result commit together, or nothing does: see
+    /// [`Idempotency::run_in`]. After a deadlock, a serialization failure or a lock that was not free
+    /// in time the work runs again, in this delivery.
+    ///
+    /// [`WorkError::Permanent`], and a temporary error at the last try, are recorded after the
+    /// rollback. A message that kills its consumer or panics leaves no trace, so it is never poison:
+    /// let the broker limit its deliveries.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the work panics, after the rollback.
+    pub async fn handle_in<X, T, F, Fut>(
+        &self,
+        transactions: &X,
+        message: &Message,
+        mut work: F,
+    ) -> Handled<T>
+    where
+        X: Transactional,
+        T: Serialize + DeserializeOwned + Send,
+        F: FnMut(Tx<X::Transaction>, Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, WorkError>> + Send,
+    {
+        let (key, fingerprint) = (message.key(), message.fingerprint());
+        let work = |tx, claimed| {
+            let working = work(tx, claimed);
+            async move { working.await.map_err(BoxError::from) }
+        };
+        let run = self
+            .idempotency
+            .run_with_in(transactions, key, fingerprint, work);
+        let (code, error) = match Box::pin(run).await {
+            Ok(outcome) => return Handled::done(outcome),
+            Err(RunError::Work(error)) => match WorkError::from(error) {
+                WorkError::Permanent(error) => (Failure::FAILED, error),
+                WorkError::Temporary(error) => {
+                    let tries = u64::from(tries(&self.idempotency, key).await);
+                    if tries.min(message.deliveries()) < self.max_tries {
+                        let error = RunError::Work(Ended::Temporary(error));
+                        return self.not_done(message.deliveries(), error);
+                    }
+                    (Self::POISON, error)
+                }
+            },
+            Err(error) => {
+                let error = error.map_work(Ended::Temporary);
+                return self.not_done(message.deliveries(), error);
+            }
+        };
+        let text = error.to_string();
+        let record = async |claimed: Work| Err(self.fail(&claimed, code, &text).await);
+        let recorded = self.idempotency.run_with(key, fingerprint, record).await;
+        match recorded {
+            Ok(outcome) => Handled::done(outcome),
+            Err(error) => self.not_done(message.deliveries(), error),
+        }
+    }
+
     /// Runs under the claim.
     async fn step<T, F, Fut>(&self, deliveries: u64, claimed: Work, work: F) -> Result<T, Ended>
     where
@@ -119,13 +184,23 @@ impl Consumer {
         F: FnOnce(Work) -> Fut + Send,
         Fut: Future<Output = Result<T, WorkError>> + Send,
     {
-        if deliveries > self.max_deliveries {
-            let text = format!("delivered {deliveries} times and never done");
+        let tries = match deliveries {
+            1 => 1,
+            _ => {
+                let counted = tries(&self.idempotency, claimed.key()).await;
+                u64::from(counted.max(claimed.attempts())).min(deliveries)
+            }
+        };
+        if tries > self.max_tries {
+            let text = format!("tried {} times and never done", tries - 1);
             return Err(self.fail(&claimed, Self::POISON, &text).await);
         }
         match work(claimed.clone()).await {
             Ok(value) => Ok(value),
-            Err(WorkError::Temporary(error)) if deliveries < self.max_deliveries => {
+            Err(WorkError::Temporary(error)) if tries < self.max_tries => {
+                if deliveries == 1 {
+                    self::tries(&self.idempotency, claimed.key()).await;
+                }
                 Err(Ended::Temporary(error))
             }
             Err(WorkError::Temporary(error)) => {

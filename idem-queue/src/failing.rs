@@ -1,9 +1,12 @@
-//! Recording a failure under a claim that is held.
+//! Recording a failure under a claim that is held, and counting tries.
 
 use std::time::Duration;
 
 use idem_core::backend::check;
-use idem_core::{Effect, Error, ErrorKind, Failure, Idempotency, Result, Work};
+use idem_core::{
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Fingerprint, Idempotency, Key,
+    Metadata, Result, Work,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Most bytes of an error's text that are recorded.
@@ -44,6 +47,28 @@ pub(crate) async fn record(
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Counts a try of the work, and returns how many there were; fewer where the store does not answer.
+///
+/// Each claim takes over the one before it, whose lease has long ended, and is one attempt more.
+pub(crate) async fn tries(idempotency: &Idempotency, key: &Key) -> u32 {
+    let policy = idempotency.policy_for(key);
+    let request = ClaimRequest::new(key.derive("idem-queue/tries"), Fingerprint::raw("tries"))
+        .with_lease(Duration::from_millis(1))
+        .with_retention(policy.failure_retention())
+        .with_metadata(Metadata::new().with("idem-queue", "counts tries"));
+    let counting = async {
+        loop {
+            match idempotency.store().claim(&request).await {
+                Ok(ClaimOutcome::Acquired(claim)) => return claim.attempts(),
+                Ok(ClaimOutcome::InFlight(_)) => sleep(Duration::from_millis(1)).await,
+                _ => return 0,
+            }
+        }
+    };
+    let counted = timeout(policy.retry_timeout() / 2, counting).await;
+    counted.unwrap_or_default()
 }
 
 fn unanswered() -> Error {

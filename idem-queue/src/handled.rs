@@ -12,8 +12,8 @@ use crate::{Disposition, NotDone, Reason};
 /// | done before | `Ack` | nothing more |
 /// | being worked on by another | `Requeue` until its lease ends | nothing more |
 /// | a temporary error | `Requeue` with back-off | released |
-/// | a permanent error; a temporary one at the last delivery | `Reject` | the failure |
-/// | delivered too often | `Reject` | the failure, without another try |
+/// | a permanent error; a temporary one at the last try | `Reject` | the failure |
+/// | tried too often | `Reject` | the failure, without another try |
 /// | failed before | `Reject` | nothing more |
 /// | the key belongs to another message | `Reject` | nothing more |
 /// | done, but not known to be sealed | `Requeue` with back-off | not known |

@@ -121,6 +121,8 @@ impl Jobs {
     /// Runs a job taken from the queue, and renews its claim meanwhile. After an error the job is
     /// no longer a duplicate.
     ///
+    /// Work that writes rows ends with [`Work::commit`]: rows and result commit together.
+    ///
     /// If the queue may deliver a message twice at the same time, put a
     /// [`Consumer`](crate::Consumer) around this call.
     ///

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    BusyPolicy, ErrorKind, Failure, Fingerprint, Idempotency, IdempotencyStore, Key, MemoryStore,
+    BusyPolicy, ClaimRequest, ErrorKind, Failure, Fingerprint, Idempotency, IdempotencyStore, Key, MemoryStore,
     Policy, Record, Response, Work,
 };
 use idem_queue::{Backoff, Consumer, Disposition, Handled, Message, Reason, WorkError};
+use idem_sqlite::{Config, SqliteStore, Transactions};
 use support::Fragile;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -127,21 +128,67 @@ async fn a_permanent_error_is_recorded_and_rejected() {
 }
 
 #[tokio::test]
-async fn a_temporary_error_at_the_last_delivery_is_recorded() {
+async fn a_temporary_error_at_the_last_try_is_recorded() {
     let store = MemoryStore::new();
-    let handled = fails(&consumer(store.clone()), 3, away()).await;
+    let consumer = consumer(store.clone());
+    for delivery in [1, 2] {
+        assert!(is_requeued(&fails(&consumer, delivery, away()).await));
+        sleep(Duration::from_millis(5)).await;
+    }
+    let handled = fails(&consumer, 3, away()).await;
     assert_eq!(handled.disposition(), Disposition::Reject);
     assert_eq!(failure(&store).await.code(), Consumer::POISON);
 }
 
 #[tokio::test]
-async fn a_message_delivered_too_often_is_not_tried_again() {
+async fn a_message_tried_too_often_is_not_tried_again() {
     let store = MemoryStore::new();
     let consumer = consumer(store.clone());
-    let work = async |_: Work| -> Result<String, WorkError> { panic!("it kills its consumers") };
-    let handled = consumer.handle(&message(4), work).await;
-    assert_eq!(handled.disposition(), Disposition::Reject);
+    let mut tries = 0;
+    for delivery in 1.. {
+        sleep(Duration::from_millis(5)).await;
+        let consumer = consumer.clone();
+        let tried = tokio::spawn(async move {
+            let work = async |_: Work| -> Result<String, WorkError> { panic!("it kills them") };
+            consumer.handle(&message(delivery), work).await
+        });
+        match tried.await {
+            Err(_) => tries += 1,
+            Ok(handled) => {
+                assert_eq!(handled.disposition(), Disposition::Reject);
+                break;
+            }
+        }
+    }
+    // The panic of the first delivery leaves no trace.
+    assert_eq!(tries, 4);
     assert_eq!(failure(&store).await.code(), Consumer::POISON);
+}
+
+#[tokio::test]
+async fn a_delivery_that_met_a_live_claim_or_no_store_is_no_try() {
+    let store = Fragile::default();
+    let consumer = consumer(store.clone());
+    let claim = ClaimRequest::new(key(), message(1).fingerprint());
+    let claim = claim.with_lease(Duration::from_millis(300));
+    store.claim(&claim).await.unwrap();
+    Fragile::set(&store.is_down, true);
+    for delivery in 2..5 {
+        assert!(is_requeued(&works(&consumer, &message(delivery)).await));
+    }
+    Fragile::set(&store.is_down, false);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for delivery in 5.. {
+        let handled = works(&consumer, &message(delivery)).await;
+        match handled.reason() {
+            Some(Reason::InFlight) => assert!(Instant::now() < deadline, "the lease ends"),
+            reason => {
+                assert!(reason.is_none(), "{reason:?} at delivery {delivery}");
+                break;
+            }
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]
@@ -395,4 +442,49 @@ async fn a_delivery_shows_neither_value_nor_error() {
         unreadable.into_result().unwrap_err().to_string(),
     ];
     assert!(!texts.concat().contains("SECRET"), "an error is shown");
+}
+
+#[tokio::test]
+async fn a_message_in_a_transaction_leaves_its_rows_and_its_record_or_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}/shop.db", folder.path().display());
+    let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+    store.migrate().await.unwrap();
+    let table = sqlx::query("CREATE TABLE parcels (id INTEGER PRIMARY KEY, name TEXT)");
+    table.execute(store.pool()).await.unwrap();
+    let transactions = Transactions::new(&store);
+    let consumer = Consumer::new(Idempotency::new(store.clone())).with_max_deliveries(2);
+    let permanent = || WorkError::permanent("no such order");
+    let temporary = || WorkError::temporary("the carrier is away");
+    let mut rows = 0;
+    for (id, delivery, ends, disposition) in [
+        ("a", 1, Ok(()), "Ack"),
+        ("a", 2, Ok(()), "Ack"),
+        ("b", 1, Err(permanent()), "Reject"),
+        ("b", 2, Ok(()), "Reject"),
+        ("c", 1, Err(temporary()), "Requeue"),
+        ("c", 2, Ok(()), "Ack"),
+        ("d", 1, Err(temporary()), "Requeue"),
+        ("d", 2, Err(temporary()), "Reject"),
+        ("d", 3, Ok(()), "Reject"),
+    ] {
+        rows += usize::from(disposition == "Ack" && (id, delivery) != ("a", 2));
+        let message = Message::new(Key::new("shop", "orders.ship", id).unwrap(), id);
+        let message = message.with_deliveries(delivery);
+        let mut ends = Some(ends);
+        let handled = consumer.handle_in(&transactions, &message, |mut tx, _| {
+            let ends = ends.take().expect("it is called once");
+            async move {
+                let insert = sqlx::query("INSERT INTO parcels (name) VALUES ('parcel')");
+                insert.execute(&mut **tx).await.map_err(WorkError::temporary)?;
+                ends
+            }
+        });
+        let handled = handled.await;
+        let shown = format!("{:?}", handled.disposition());
+        assert!(shown.starts_with(disposition), "{id} {delivery}: {handled:?}");
+        let count = sqlx::query_scalar("SELECT count(*) FROM parcels");
+        let count: i64 = count.fetch_one(store.pool()).await.unwrap();
+        assert_eq!(usize::try_from(count).unwrap(), rows, "{id} {delivery}");
+    }
 }

@@ -5,12 +5,22 @@ use std::future::Future;
 use std::sync::Arc;
 
 use http::Request;
-use idem_core::{Advance, Bytes, Idempotency, IdempotencyStore, Key, Response, Result, Work};
+use idem_core::engine::{Transactional, Tx};
+use idem_core::{
+    Advance, BoxError, Bytes, Effect, Error, ErrorKind, Idempotency, IdempotencyStore, Key, Response,
+    Result, Work,
+};
 
 use crate::cloud_events::Events;
 use crate::identity::Identity;
 use crate::run::{Broken, StoredResult, advance, no_watermarks};
 use crate::{Answer, Event, Received, Rejection, Sender, Verifier, Version, policy};
+
+/// The events of a delivery, each with its key.
+enum Incoming {
+    One(Result<(Key, Event), Rejection>),
+    Batch(Vec<Result<(Key, Event), Rejection>>),
+}
 
 type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 
@@ -172,38 +182,110 @@ impl Receiver {
         Answer::new(received, self.verifier.provider().statuses())
     }
 
+    /// Receives one delivery as [`receive`](Self::receive) does, and runs the handler in a transaction
+    /// of the database that holds the records: its rows commit together with the record, or nothing
+    /// does. See [`Idempotency::run_in`]. The handler is called again after a deadlock, a
+    /// serialization failure or a lock that was not free in time. Each event of a batch has a
+    /// transaction of its own.
+    ///
+    /// A receiver [with versions](Self::with_versions) answers
+    /// [`Misconfigured`](idem_core::ErrorKind::Misconfigured): the mark cannot be raised in the
+    /// transaction.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the handler panics, after the rollback.
+    pub async fn receive_in<X, F, Fut>(
+        &self,
+        transactions: &X,
+        request: &Request<Bytes>,
+        mut handler: F,
+    ) -> Answer<BoxError>
+    where
+        X: Transactional,
+        F: FnMut(Tx<X::Transaction>, Event, Work) -> Fut + Send,
+        Fut: Future<Output = Result<(), BoxError>> + Send,
+    {
+        let received = match self.events(request) {
+            Err(received) => received,
+            Ok(Incoming::One(event)) => self.run_in(transactions, event, &mut handler).await,
+            Ok(Incoming::Batch(events)) => {
+                let mut received = Vec::with_capacity(events.len());
+                for event in events {
+                    received.push(self.run_in(transactions, event, &mut handler).await);
+                }
+                Received::Batch(received)
+            }
+        };
+        Answer::new(received, self.verifier.provider().statuses())
+    }
+
+    async fn run_in<X, F, Fut>(
+        &self,
+        transactions: &X,
+        event: Result<(Key, Event), Rejection>,
+        handler: &mut F,
+    ) -> Received<BoxError>
+    where
+        X: Transactional,
+        F: FnMut(Tx<X::Transaction>, Event, Work) -> Fut + Send,
+        Fut: Future<Output = Result<(), BoxError>> + Send,
+    {
+        let (key, event) = match event {
+            Ok(event) => event,
+            Err(rejection) => return Received::Rejected(rejection),
+        };
+        if self.versions.is_some() {
+            let message = "a receiver with versions cannot handle events in transactions";
+            return Received::Store(Error::new(ErrorKind::Misconfigured, Effect::None, message));
+        }
+        let handle = |tx, work| {
+            let handling = handler(tx, event.clone(), work);
+            async move { handling.await.map(|()| StoredResult::Handled) }
+        };
+        let run = self
+            .idempotency
+            .run_with_in(transactions, &key, event.fingerprint, handle);
+        let ran = Box::pin(run).await;
+        Received::of(ran.map_err(|error| error.map_work(Broken::Handler)))
+    }
+
     async fn received<E, F, Fut>(&self, request: &Request<Bytes>, mut handler: F) -> Received<E>
     where
         E: Display + Send,
         F: FnMut(Event, Work) -> Fut + Send,
         Fut: Future<Output = Result<(), E>> + Send,
     {
-        let provider = self.verifier.provider();
-        if let Some(answered) = provider.handshake(request) {
-            return answered;
-        }
-        if let Err(rejection) = self.verifier.verify(request) {
-            return Received::Rejected(rejection);
-        }
-        if let Some(answered) = provider.challenge(request) {
-            return answered;
-        }
-        let sender = self.verifier.sender(request);
-        match provider.identify(request) {
-            Ok(Events::One(body, identity)) => {
-                let event = self.event(sender, body, identity);
-                self.run(event, &mut handler).await
-            }
-            Ok(Events::Batch(events)) => {
+        match self.events(request) {
+            Err(received) => received,
+            Ok(Incoming::One(event)) => self.run(event, &mut handler).await,
+            Ok(Incoming::Batch(events)) => {
                 let mut received = Vec::with_capacity(events.len());
-                for (body, identity) in events {
-                    let event = self.event(sender, body, identity);
+                for event in events {
                     received.push(self.run(event, &mut handler).await);
                 }
                 Received::Batch(received)
             }
-            Err(rejection) => Received::Rejected(rejection),
         }
+    }
+
+    /// Returns the events of a delivery, or what becomes of one that has none.
+    fn events<E>(&self, request: &Request<Bytes>) -> Result<Incoming, Received<E>> {
+        let provider = self.verifier.provider();
+        if let Some(answered) = provider.handshake(request) {
+            return Err(answered);
+        }
+        self.verifier.verify(request).map_err(Received::Rejected)?;
+        if let Some(answered) = provider.challenge(request) {
+            return Err(answered);
+        }
+        let sender = self.verifier.sender(request);
+        let events = provider.identify(request).map_err(Received::Rejected)?;
+        let event = |(body, identity)| self.event(sender, body, identity);
+        Ok(match events {
+            Events::One(body, identity) => Incoming::One(event((body, identity))),
+            Events::Batch(events) => Incoming::Batch(events.into_iter().map(event).collect()),
+        })
     }
 
     fn event(

@@ -43,7 +43,8 @@ pub enum RunError<E, T> {
     /// retry may not find it.
     ///
     /// The source says why: `ClaimLost` (another attempt has acquired the key, or `fail_abandoned`
-    /// has failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that
+    /// has failed it; the work may have run twice), `Misconfigured` (the policy demands that work
+    /// [commits](crate::Work::commit) its result, and this did not), `InvalidInput` (too large, or no JSON form that
     /// reads back as the value; later callers get
     /// [`Failure::NOT_STORED`](crate::Failure::NOT_STORED)), or the store could not be reached for
     /// long.

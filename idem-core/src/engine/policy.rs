@@ -40,6 +40,7 @@ pub struct Policy {
     on_panic: InterruptPolicy,
     on_stale: StalePolicy,
     on_failed: FailedPolicy,
+    requires_transactions: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_result_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +62,7 @@ impl Default for Policy {
             on_panic: InterruptPolicy::Release,
             on_stale: StalePolicy::TakeOver,
             on_failed: FailedPolicy::Replay,
+            requires_transactions: false,
             max_result_bytes: None,
             max_request_bytes: None,
             metadata: Metadata::new(),
@@ -89,7 +91,7 @@ impl Policy {
         }
     }
 
-    /// Sets how long a claim is honoured without renewal. Default: 30 s. It is renewed at each
+    /// Sets how long a claim is honoured without renewal. Default: 10 s. It is renewed at each
     /// third while the work runs, so it does not limit the work. It limits how long a key stays
     /// blocked after its worker died. It also limits how long the store may be away before the work
     /// sees that the claim may be lost.
@@ -163,6 +165,18 @@ impl Policy {
     #[must_use]
     pub fn with_on_failed(mut self, policy: FailedPolicy) -> Self {
         self.on_failed = policy;
+        self
+    }
+
+    /// Demands that each result commits together with the work's rows: in
+    /// [`run_in`](crate::Idempotency::run_in), or by [`Work::commit`](crate::Work::commit). A work that
+    /// returns a value without that is [`RunError::NotStored`](crate::RunError::NotStored) at its
+    /// first call, and the key is failed as [`NOT_STORED`](crate::Failure::NOT_STORED), because the
+    /// work has run. Seals that the engine does not see, such as a store's own `complete_in`, do not
+    /// count. Default: not demanded.
+    #[must_use]
+    pub fn with_transactions_required(mut self) -> Self {
+        self.requires_transactions = true;
         self
     }
 
@@ -247,6 +261,12 @@ impl Policy {
     #[must_use]
     pub fn on_failed(&self) -> FailedPolicy {
         self.on_failed
+    }
+
+    /// Returns whether each result has to commit together with the work's rows.
+    #[must_use]
+    pub fn requires_transactions(&self) -> bool {
+        self.requires_transactions
     }
 
     /// Returns the limit for results, if there is one beside the store's.

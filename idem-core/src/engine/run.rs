@@ -180,7 +180,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
 ) -> Result<Outcome<T>, RunError<E, T>> {
     held.set_on_drop(Ending::NotStored);
     let limits = context.policy.limits(context.store().limits());
-    let encoded = encode::<C, T>(&value, &limits);
+    let mut encoded = encode::<C, T>(&value, &limits);
     if let Some(sealed) = held.lease().sealed().cloned() {
         let _ = held.settle(Ending::LetExpire).await;
         if encoded.is_ok_and(|response| response == sealed) {
@@ -189,6 +189,15 @@ async fn seal<C: Codec<T>, T: Send, E>(
         return C::decode(sealed)
             .map(Outcome::Fresh)
             .map_err(RunError::Codec);
+    }
+    if context.policy.requires_transactions() {
+        let message = "the policy demands that results commit together with rows, and the work has returned without \
+                       `Work::commit`";
+        encoded = Err(Error::new(
+            ErrorKind::Misconfigured,
+            Effect::None,
+            message,
+        ));
     }
     let source = match encoded {
         Ok(response) => match held.settle(Ending::Complete(response)).await {

@@ -75,7 +75,38 @@ impl Idempotency {
         let policy = self.policy_for(key);
         let fingerprint = Fingerprint::of_checked(request, |bytes| policy.check_request(bytes));
         let fingerprint = fingerprint.map_err(RunError::Store)?;
-        let context = self.context(key, policy).map_err(RunError::Store)?;
+        self.run_with_in(transactions, key, fingerprint, work).await
+    }
+
+    /// Runs work in a transaction as [`run_in`](Self::run_in) does, for a request whose fingerprint is
+    /// already known, or made in another way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run_in`](Self::run_in).
+    ///
+    /// # Panics
+    ///
+    /// As for [`run_in`](Self::run_in).
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`run_in`](Self::run_in).
+    pub async fn run_with_in<X, T, F, Fut>(
+        &self,
+        transactions: &X,
+        key: &Key,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<T>, RunError<BoxError, T>>
+    where
+        X: Transactional,
+        T: Serialize + DeserializeOwned + Send,
+        F: FnMut(Tx<X::Transaction>, Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, BoxError>> + Send,
+    {
+        let context = self.context(key, self.policy_for(key));
+        let context = context.map_err(RunError::Store)?;
         let run = run_in::<Json, _, _, _, _>(&context, transactions, key, fingerprint, work);
         context.observers.around(run).await
     }

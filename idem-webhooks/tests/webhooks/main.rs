@@ -9,4 +9,5 @@ mod receiver;
 mod signatures;
 mod standard_webhooks;
 mod support;
+mod transactions;
 mod twilio;
