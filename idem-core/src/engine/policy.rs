@@ -1,5 +1,6 @@
 //! [`Policy`]: how an operation is run.
 
+use std::ops::Not;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,7 @@ pub struct Policy {
     on_panic: InterruptPolicy,
     on_stale: StalePolicy,
     on_failed: FailedPolicy,
+    #[serde(skip_serializing_if = "Not::not")]
     requires_transactions: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_result_bytes: Option<usize>,

@@ -48,7 +48,7 @@
 //! let slow = Key::new("tenant-7", "payments.create", "45c48cce")?;
 //! let busy = async |_: Work| {
 //!     let second = status(&idem.run(&slow, &1250, charge).await);
-//!     assert!(matches!(second, (409, Some(wait)) if wait <= Duration::from_secs(30)));
+//!     assert!(matches!(second, (409, Some(wait)) if wait <= Duration::from_secs(10)));
 //!     Ok::<_, std::io::Error>("receipt 2".to_owned())
 //! };
 //! assert_eq!(status(&idem.run(&slow, &1250, busy).await), (200, None));

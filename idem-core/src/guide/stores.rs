@@ -57,7 +57,7 @@
 //!     result: None, // while in flight: the last checkpoint
 //!     now,
 //! };
-//! assert_eq!(row.claim(&request).lease_granted(), Duration::from_secs(30));
+//! assert_eq!(row.claim(&request).lease_granted(), Duration::from_secs(10));
 //!
 //! // What a completion writes, and what the loser of a later claim gets.
 //! let response = Response::new(201, "receipt 1");

@@ -4,6 +4,20 @@
 //! record commit together. Then either both are there or neither is, wherever a process or the
 //! server dies. This is the only true exactly-once there is.
 //!
+//! # In one call
+//!
+//! | the work | the call |
+//! | --- | --- |
+//! | writes rows, and nothing else | [`run_in`](crate::Idempotency::run_in): claim, rows and result are one transaction, which is repeated as a whole |
+//! | calls other systems first | [`run`](crate::Idempotency::run), and [`Work::commit`](crate::Work::commit) at its end |
+//! | is an HTTP handler | `IdempotencyLayer::in_transactions` of `idem-http`: the handler takes a `Tx` |
+//! | is that of a message or an event | `Consumer::handle_in` of `idem-queue`, `Receiver::receive_in` of `idem-webhooks` |
+//!
+//! [`Policy::with_transactions_required`](crate::Policy::with_transactions_required) makes forgetting
+//! an error at the first call. [`idem_sqlite::Transactions`](https://docs.rs/idem-sqlite/latest/idem_sqlite/type.Transactions.html)
+//! shows the call on a database. The other sections describe the stores' methods below it, for
+//! special cases.
+//!
 //! | crate | transaction | repeats it as a whole |
 //! | --- | --- | --- |
 //! | `idem-postgres` | that of sqlx, tokio-postgres, deadpool-postgres, diesel-async or SeaORM | `Transactions`, of sqlx |
@@ -40,8 +54,6 @@
 //! with the claim of before, `complete_in` finds the same result and returns `Ok`, and the rows
 //! would be committed twice.
 //!
-//! The same lines run on a database in the documentation of
-//! [`idem_sqlite::Transactions`](https://docs.rs/idem-sqlite/latest/idem_sqlite/type.Transactions.html).
 //! Here `store` and `transactions` stand for those of any of the crates above.
 //!
 //! ```

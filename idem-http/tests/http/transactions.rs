@@ -347,6 +347,36 @@ async fn a_client_gets_what_the_handler_has_committed() {
     assert_eq!(shop.payments().await, 4);
 }
 
+#[tokio::test]
+async fn a_handler_that_forgets_to_commit_is_refused_at_its_first_call() {
+    let shop = Shop::open().await;
+    let policy = Policy::default().with_transactions_required();
+    let idempotency = shop.idempotency().with_policy(policy);
+    let transactions = shop.transactions();
+    let forgets = App::new(layer_on(idempotency.clone()), |_| async { "receipt" });
+    for _ in 0..2 {
+        let answer = forgets.send(post("a", "{}")).await;
+        answer.problem(ProblemType::ResponseNotStored);
+    }
+    assert_eq!(forgets.runs(), 1);
+    let commits = App::new(layer_on(idempotency.clone()), move |request: Request| {
+        let transactions = transactions.clone();
+        async move {
+            let work = request.extensions().get::<Work>().unwrap().clone();
+            let receipt = work.commit(&transactions, async |_| Ok("receipt".to_owned()));
+            Json(receipt.await.unwrap())
+        }
+    });
+    let transactions = shop.transactions();
+    let lends = App::new(layer_on(idempotency).in_transactions(transactions), pay);
+    let created = || request("POST", "/created", "c", "{}");
+    for is_replayed in [false, true] {
+        assert_eq!(commits.send(post("b", "{}")).await.is_replayed(), is_replayed);
+        assert_eq!(lends.send(created()).await.is_replayed(), is_replayed);
+    }
+    assert_eq!((commits.runs(), lends.runs()), (1, 1));
+}
+
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn axum_extracts_the_transaction() {
