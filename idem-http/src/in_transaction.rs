@@ -147,6 +147,11 @@ impl<S, R: HttpBody<Data = Bytes>, E> Attempts<'_, S, R, E> {
         let (stored, response) = match self.judge.judge(response).await {
             Judged::StoredResult(stored, response) => (Some(stored), response),
             Judged::Released(response) => (None, response),
+            // It would be sent before its rows commit.
+            Judged::Streamed(_, mut response) => {
+                response.extensions_mut().insert(Unstored::Stream);
+                (None, response)
+            }
         };
         let why = response.extensions().get::<Unstored>().copied();
         match (stored, why) {
