@@ -1,9 +1,11 @@
 //! [`RunError`]: why a run has no sealed value.
 
+use std::any::Any;
+use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Conflict, Error, Failed, InFlight};
+use crate::{BoxError, Conflict, Error, Failed, InFlight};
 
 /// Why a run gave no sealed value: `E` is the work's error, `T` its value. The guide says
 /// [what to do](crate::guide::errors#errors-of-runs) about each.
@@ -11,33 +13,49 @@ use crate::{Conflict, Error, Failed, InFlight};
 /// `Debug` and `Display` show neither the value, nor stored data, nor the text of a store's or
 /// codec's source. The work's own error is shown by its own `Debug` and `Display`, so the
 /// application decides what they reveal.
-#[derive(thiserror::Error)]
+///
+/// `?` works on a run whatever its work returns: a boxed error, or a type such as `anyhow::Error`
+/// that is no [`std::error::Error`] itself. `Display` shows the work's error in its alternate form
+/// (`{:#}`), in which such types show their causes.
+///
+/// ```
+/// use idem_core::{BoxError, Idempotency, Key, MemoryStore, Work};
+///
+/// async fn pay(idempotency: &Idempotency) -> Result<u32, Box<dyn std::error::Error + Send + Sync>> {
+///     let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+///     let charge = async |_: Work| Ok::<u32, BoxError>("1250".parse()?);
+///     Ok(idempotency.run(&key, &1250, charge).await?.into_inner())
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # assert_eq!(pay(&Idempotency::new(MemoryStore::new())).await?, 1250);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`source`](StdError::source) returns the store's error, and the source of a [`BoxError`] of the
+/// work. For the source of another type, match on [`Work`](Self::Work).
 #[non_exhaustive]
 pub enum RunError<E, T> {
     /// The key is in use for a different request. The work was not started; nothing was changed.
-    #[error("the idempotency key is in use for a different request")]
     Conflict(Conflict),
 
     /// Another run works on this request: the caller is refused, or the wait's limit has passed.
     /// See [`retry_after`](Self::retry_after).
-    #[error("the request is being worked on by another caller")]
     InFlight(InFlight),
 
     /// The request failed before, for good, and this is its failure. The work was not started.
-    #[error("the request failed before, recorded as `{}`", .0.failure.code())]
     Failed(Failed),
 
     /// The work returned this error in this call. The claim is released or the failure recorded, as
     /// the policy says; where the store could not be reached, the lease runs out.
-    #[error(transparent)]
     Work(E),
 
     /// The store gave no decision, so the work was not started. After an unknown
     /// [`effect`](Error::effect) the key may stay claimed until the lease ends. With the kind
     /// [`Contention`](crate::ErrorKind::Contention) an open transaction holds the key: another
     /// caller works under it.
-    #[error("the store gave no decision, the work was not started")]
-    Store(#[source] Error),
+    Store(Error),
 
     /// The work has run and this is its value, but it is unknown whether the value is stored, so a
     /// retry may not find it.
@@ -48,7 +66,6 @@ pub enum RunError<E, T> {
     /// reads back as the value; later callers get
     /// [`Failure::NOT_STORED`](crate::Failure::NOT_STORED)), or the store could not be reached for
     /// long.
-    #[error("the work has run, but its result is not known to be stored")]
     NotStored {
         /// The work's value.
         value: T,
@@ -58,8 +75,7 @@ pub enum RunError<E, T> {
 
     /// The stored response cannot be read as `T`: another version of the program, or another
     /// operation, wrote it. The work was not started.
-    #[error("the stored response cannot be read as this operation's result")]
-    Codec(#[source] Error),
+    Codec(Error),
 }
 
 impl<E, T> RunError<E, T> {
@@ -109,8 +125,7 @@ impl<E, T> RunError<E, T> {
         }
     }
 
-    /// Maps the work's error: for errors such as `anyhow::Error` that do not implement
-    /// [`std::error::Error`] themselves.
+    /// Maps the work's error.
     #[must_use]
     pub fn map_work<F>(self, change: impl FnOnce(E) -> F) -> RunError<F, T> {
         match self {
@@ -121,6 +136,33 @@ impl<E, T> RunError<E, T> {
             Self::Store(error) => RunError::Store(error),
             Self::NotStored { value, source } => RunError::NotStored { value, source },
             Self::Codec(error) => RunError::Codec(error),
+        }
+    }
+}
+
+impl<E: fmt::Display, T> fmt::Display for RunError<E, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Conflict(_) => "the idempotency key is in use for a different request",
+            Self::InFlight(_) => "the request is being worked on by another caller",
+            Self::Failed(failed) => {
+                let code = failed.failure.code();
+                return write!(f, "the request failed before, recorded as `{code}`");
+            }
+            Self::Work(error) => return write!(f, "{error:#}"),
+            Self::Store(_) => "the store gave no decision, the work was not started",
+            Self::NotStored { .. } => "the work has run, but its result is not known to be stored",
+            Self::Codec(_) => "the stored response cannot be read as this operation's result",
+        })
+    }
+}
+
+/// `E` need not be an error: a boxed one is none, and no bound fits both it and the others.
+impl<E: fmt::Debug + fmt::Display + 'static, T> StdError for RunError<E, T> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Work(error) => (error as &dyn Any).downcast_ref::<BoxError>()?.source(),
+            other => other.store_error().map(|error| error as _),
         }
     }
 }
@@ -139,5 +181,51 @@ impl<E: fmt::Debug, T> fmt::Debug for RunError<E, T> {
             }
             Self::Codec(error) => f.debug_tuple("Codec").field(error).finish(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Like `anyhow::Error`: no error, converts from every one, and shows its causes in `{:#}`.
+    #[derive(Debug)]
+    struct Report(BoxError);
+
+    impl fmt::Display for Report {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0.source().filter(|_| f.alternate()) {
+                Some(cause) => write!(f, "{}: {cause}", self.0),
+                None => self.0.fmt(f),
+            }
+        }
+    }
+
+    impl<E: StdError + Send + Sync + 'static> From<E> for Report {
+        fn from(error: E) -> Self {
+            Self(error.into())
+        }
+    }
+
+    #[test]
+    fn a_run_of_any_error_converts_by_the_question_mark_with_its_causes() {
+        let failed = || Error::corrupt("outer").with_source(io::Error::other("inner"));
+        let boxed = || -> std::result::Result<(), BoxError> {
+            Ok(Err(RunError::<BoxError, ()>::Work(failed().into()))?)
+        };
+        let error = boxed().unwrap_err();
+        assert_eq!(error.to_string(), "outer");
+        assert_eq!(error.source().unwrap().to_string(), "inner");
+        let reported = || -> std::result::Result<(), Report> {
+            Ok(Err(RunError::<Report, ()>::Work(failed().into()))?)
+        };
+        assert_eq!(reported().unwrap_err().to_string(), "outer: inner");
+        let stored = || -> std::result::Result<(), Report> {
+            Ok(Err(RunError::<Report, ()>::Store(failed()))?)
+        };
+        let cause = stored().unwrap_err().0;
+        assert_eq!(cause.source().unwrap().to_string(), "outer");
     }
 }
