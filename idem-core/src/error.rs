@@ -149,6 +149,17 @@ impl Error {
         self
     }
 
+    /// Replaces the message.
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
+    /// Returns the message, without backend and operation.
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// Sets the effect.
     #[must_use]
     pub fn with_effect(mut self, effect: Effect) -> Self {
@@ -229,14 +240,13 @@ impl fmt::Display for Error {
     }
 }
 
+/// Begins with the whole message: a `main` that returns the error prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
+            .field("message", &self.to_string())
             .field("kind", &self.0.kind)
             .field("effect", &self.0.effect)
-            .field("backend", &self.0.backend)
-            .field("operation", &self.0.operation)
-            .field("message", &self.0.message)
             .field("source", &self.0.source)
             .finish()
     }
