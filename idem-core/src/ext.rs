@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::admin::{AuditEntry, RecordCount, RecordFilter};
+use crate::backend::StoredResult;
 use crate::backend::forced::{audit_entry, audit_key};
 use crate::backoff::Backoff;
 use crate::limits::MAX_BATCH;
 use crate::{
     ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key,
-    RecordAdmin, Response, Result,
+    RecordAdmin, Response, Result, adopt,
 };
 
 /// Conveniences built from the operations of [`IdempotencyStore`]; every store has them.
@@ -55,6 +56,43 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
         }
     }
 
+    /// Claims; a record of an [unknown fingerprint](Fingerprint::UNKNOWN) is that of this request, and
+    /// is returned whatever the request says. Its `info.fingerprint` shows that nobody has compared
+    /// the requests. Such a duplicate costs a read more. Its failure is never retried, and a claim
+    /// that a killed import has left is in flight until the import is repeated.
+    ///
+    /// # Errors
+    ///
+    /// As for [`claim`](IdempotencyStore::claim) and [`get`](IdempotencyStore::get).
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`claim`](IdempotencyStore::claim).
+    async fn claim_matching(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        adopt::claim_matching(self, request).await
+    }
+
+    /// Stores the result of a request that an [older table](crate::guide::migrations#adopting) has
+    /// kept, with an [unknown fingerprint](Fingerprint::UNKNOWN). Returns `false` where the key has a
+    /// record, which stays as it is, so live traffic may go on.
+    ///
+    /// The result of a run is its value as JSON, with the status 200 and no headers. Concurrent calls
+    /// share statements: adopt many records at once.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a result or a retention over the limits; others as for
+    /// [`claim`](IdempotencyStore::claim) and [`complete`](IdempotencyStore::complete). After any
+    /// other error, repeat the call.
+    ///
+    /// # Cancellation
+    ///
+    /// The result is stored or not, or the key is in flight, for the retention at most; repeat the
+    /// call.
+    async fn adopt(&self, key: &Key, result: &StoredResult, retention: Duration) -> Result<bool> {
+        adopt::adopt(self, key, result, retention).await
+    }
+
     /// Returns the stored response of a completed key.
     ///
     /// # Errors
@@ -92,6 +130,7 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// As for [`delete_expired`](IdempotencyStore::delete_expired); records that were already
     /// deleted stay deleted.
+    #[doc(alias = "cleanup")]
     async fn purge_beside_traffic(&self) -> Result<u64> {
         const BATCH: u32 = 1_000;
         let mut total = 0;

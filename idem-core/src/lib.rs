@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod admin;
+mod adopt;
 pub mod backend;
 mod backoff;
 mod batch;

@@ -8,6 +8,7 @@ use super::BusyPolicy;
 use super::context::{Context, Doubt, in_time, in_time_since};
 use super::held::Held;
 use super::observe::Decision;
+use crate::adopt::claim_matching;
 use crate::backend::{MAX_LOCK_WAIT, Subscription};
 use crate::backoff::Backoff;
 use crate::{
@@ -91,7 +92,7 @@ impl Asks for AtTheStore {
         request: &ClaimRequest,
         sent: Instant,
     ) -> Result<Claimed> {
-        let outcome = context.store().claim(request).await?;
+        let outcome = claim_matching(context.store(), request).await?;
         let held = |claim| Claimed::Held(Held::new(context.clone(), request, claim, sent));
         Ok(Claimed::lost(outcome).unwrap_or_else(held))
     }

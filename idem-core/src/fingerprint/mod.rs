@@ -22,6 +22,8 @@ pub use canonical::{MAX_JSON_DEPTH, canonical_json};
 pub struct Scheme(u8);
 
 impl Scheme {
+    /// Of a request that nobody knows any more: see [`Fingerprint::UNKNOWN`].
+    pub const UNKNOWN: Self = Self(0);
     /// SHA-256 of the bytes as they are.
     pub const RAW: Self = Self(1);
     /// SHA-256 of the canonical JSON ([`canonical_json`]).
@@ -46,6 +48,16 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// The fingerprint of a record from an [older table](crate::guide::migrations#adopting), whose
+    /// request is not known: the record is the one of every request with its key. Stores answer a
+    /// claim of the key with a conflict that has this fingerprint;
+    /// [`claim_matching`](crate::IdempotencyStoreExt::claim_matching), which the engine uses,
+    /// returns the record.
+    pub const UNKNOWN: Self = Self {
+        scheme: Scheme::UNKNOWN,
+        digest: [0; 32],
+    };
+
     /// Bytes of the stored form: the scheme's id and the digest.
     pub const BYTES: usize = 33;
 
@@ -130,6 +142,12 @@ impl Fingerprint {
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
+    }
+
+    /// Returns whether the request is not known: the record matches every request.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.scheme == Scheme::UNKNOWN
     }
 
     /// Returns the SHA-256 digest.

@@ -169,3 +169,62 @@
 //!   version first.
 //! - A policy counts for the runs that start under it. The record keeps lease, retention and stale
 //!   policy of the claim that made it; a shorter retention does not shorten existing records.
+//!
+//! # Adopting
+//!
+//! A service that keeps answers in a table of its own moves to a store in steps. While old processes
+//! run, the old table decides between them and new ones, because they know no other:
+//!
+//! | deployment | does | why nothing runs twice |
+//! | --- | --- | --- |
+//! | 1 | runs the old code, with its table, as the work of [`run`](crate::Idempotency::run) | new processes meet at the record, an old and a new one at the old table's unique key |
+//! | when no older process runs | `idem import` of the old table, beside traffic | existing records stay as they are |
+//! | 2 | runs the work alone | each key of the old table has a record |
+//!
+//! Keep scope, operation and id as deployment 1 makes them, and the old table until its longest
+//! retention is over: until then you can go back. `idem-cli/tests/commands.rs` runs both codes side
+//! by side.
+//!
+//! An old table rarely has a fingerprint that a store understands. So imported records have
+//! [`Fingerprint::UNKNOWN`](crate::Fingerprint::UNKNOWN): they match every request with their key, and
+//! another request under a used key gets the old answer, not a conflict. `idem show`, and the
+//! `info.fingerprint` of a [record](crate::Record) or claim, say so. A claim of a store by itself is a
+//! conflict with that fingerprint: use
+//! [`claim_matching`](crate::IdempotencyStoreExt::claim_matching), as the engine does.
+//!
+//! `idem import` reads a JSON object a line, stores 64 at once, and may be stopped and run again:
+//!
+//! ```json
+//! {"scope": "tenant-7", "operation": "payments.create", "id": "8f14e45f", "status": 201, "headers": [["content-type", "application/json"]], "body": "{}"}
+//! {"scope": "tenant-7", "operation": "jobs.run", "id": "45c48cce", "json": {"receipt": 7}, "expires_at": "2026-12-24T18:00:00Z"}
+//! ```
+//!
+//! | member | |
+//! | --- | --- |
+//! | `scope`, `operation`, `id` | the key, as [`Key::new`](crate::Key::new) takes it |
+//! | `status`, `headers` | default: 200, and none; the result of `run` has neither |
+//! | one of `body`, `json`, `base64` | a text; a value, kept as it is written; bytes |
+//! | `failure` | in place of these: an object with `code` and `message` |
+//! | `expires_at` | RFC 3339; default: `--retention` (24 h) from now |
+//!
+//! A program does the same by [`adopt`](crate::IdempotencyStoreExt::adopt):
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use idem_core::backend::StoredResult;
+//! use idem_core::{Idempotency, IdempotencyStoreExt, Key, MemoryStore, Response, Work};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new();
+//! let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+//! let old = StoredResult::Response(Response::new(200, r#""receipt 1""#));
+//! assert!(store.adopt(&key, &old, Duration::from_secs(3600)).await?);
+//!
+//! let charge = async |_: Work| Ok::<_, std::io::Error>("receipt 2".to_owned());
+//! let receipt = Idempotency::new(store).run(&key, &1250, charge).await?;
+//! assert_eq!(receipt.into_inner(), "receipt 1");
+//! # Ok(())
+//! # }
+//! ```

@@ -290,6 +290,14 @@ impl Seals {
     ) -> Result<()> {
         let (metadata, claimed) = self.open_metadata(key, &info.metadata)?;
         info.metadata = metadata;
+        // Otherwise whoever may write the table could make a record that of every request.
+        if info.fingerprint.is_unknown() {
+            match claimed {
+                Some(claimed) if claimed.is_unknown() => return Ok(()),
+                Some(_) => return Err(damaged()),
+                None => return self.plain("fingerprint"),
+            }
+        }
         match (given, claimed) {
             (Some(given), Some(claimed)) if claimed != *given => return Err(damaged()),
             (Some(_), None) => self.unbound()?,

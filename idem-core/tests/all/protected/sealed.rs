@@ -169,14 +169,19 @@ async fn a_record_answers_the_request_that_claimed_it_whatever_fingerprint_it_sh
     let Some(Record::Completed(mut record)) = bare.get(&key("a")).await.unwrap() else {
         panic!("not completed");
     };
-    record.info.fingerprint = *theirs.fingerprint();
-    let met = ClaimOutcome::Completed(record.clone());
-    let error = store.reveal(&theirs, met).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
-    record.info.metadata = Metadata::new();
-    let met = ClaimOutcome::Completed(record);
-    let error = store.reveal(&theirs, met).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    let own_metadata = record.info.metadata.clone();
+    for shown in [*theirs.fingerprint(), Fingerprint::UNKNOWN] {
+        record.info.fingerprint = shown;
+        for (metadata, kind) in [
+            (own_metadata.clone(), ErrorKind::Corrupt),
+            (Metadata::new(), ErrorKind::Misconfigured),
+        ] {
+            record.info.metadata = metadata;
+            let met = ClaimOutcome::Completed(record.clone());
+            let error = store.reveal(&theirs, met).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{shown}");
+        }
+    }
     let answer = store.claim(&own).await.unwrap();
     assert_eq!(answer.name(), "completed");
 }
