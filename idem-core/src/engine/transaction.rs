@@ -423,7 +423,12 @@ impl<X: Transactional> Asks for InTransaction<'_, X> {
 /// Returns the answer that a committed record gives, unless a claim may acquire it or has to fail
 /// it.
 fn lost<H>(record: Record, request: &ClaimRequest) -> Option<Claimed<H>> {
-    let outcome = ClaimOutcome::from_record(record, request.fingerprint());
+    let own = record.info().fingerprint;
+    let fingerprint = match own.is_unknown() {
+        true => own,
+        false => *request.fingerprint(),
+    };
+    let outcome = ClaimOutcome::from_record(record, &fingerprint);
     match &outcome {
         ClaimOutcome::InFlight(held) if held.is_stale() => None,
         ClaimOutcome::Failed(_) if request.on_failed() == FailedPolicy::Retry => None,
