@@ -12,9 +12,9 @@ use idem_core::{BoxError, IdempotencyStore, Key, Record, Response, Work};
 use tokio::process::Command;
 
 use crate::report::Report;
-use crate::storm::backend::{self, Backend, Entry, Settlement};
-use crate::storm::probe::Probe;
+use crate::storm::backend::{self, Entry, Opened, Settlement};
 use crate::storm::seat::Seat;
+use crate::storm::worker::Probe;
 
 /// The most connections of a process to a server.
 const CONNECTIONS: u32 = 8;
@@ -38,7 +38,7 @@ impl StoreArgs {
     pub async fn open(&self, name: &str) -> Result<Effects, BoxError> {
         let effects = self.join(name).await?;
         if self.namespace.is_none() {
-            effects.backend.create().await?;
+            effects.opened.backend.create().await?;
         }
         Ok(effects)
     }
@@ -48,8 +48,8 @@ impl StoreArgs {
         if let Some(namespace) = &self.namespace {
             seat.location.namespace.clone_from(namespace);
         }
-        let backend = backend::open(&seat.location).await?;
-        Ok(Effects { backend, seat })
+        let opened = backend::open(&seat.location).await?;
+        Ok(Effects { opened, seat })
     }
 }
 
@@ -57,7 +57,7 @@ impl StoreArgs {
 /// twice has two rows. A method fails when the store cannot be used.
 #[derive(Debug)]
 pub struct Effects {
-    backend: Box<dyn Backend>,
+    opened: Opened,
     seat: Seat,
 }
 
@@ -70,7 +70,7 @@ impl Effects {
             namespace: Some(namespace.to_owned()),
         };
         let effects = args.join(namespace).await?;
-        effects.backend.create().await?;
+        effects.opened.backend.create().await?;
         Ok(effects)
     }
 
@@ -94,12 +94,12 @@ impl Effects {
     /// Returns the store.
     #[must_use]
     pub fn store(&self) -> Arc<dyn IdempotencyStore> {
-        self.backend.store()
+        Arc::clone(&self.opened.store)
     }
 
     /// Returns the product, and where it runs.
     pub async fn product(&self) -> Result<String, BoxError> {
-        let product = self.backend.product().await?;
+        let product = self.opened.product().await?;
         Ok(format!("{product} ({})", self.seat.shown))
     }
 
@@ -113,18 +113,18 @@ impl Effects {
             response,
             probe: Probe::default(),
         };
-        self.backend.settle(&settlement).await?;
+        self.opened.backend.settle(&settlement).await?;
         Ok(())
     }
 
     /// Only makes the effect happen: shows what goes wrong without a claim.
     pub async fn append(&self, id: &str) -> Result<(), BoxError> {
-        self.backend.append(&entry(id)).await
+        self.opened.backend.append(&entry(id)).await
     }
 
     /// Returns the ids of all effects, in the order in which they were written.
     pub async fn all(&self) -> Result<Vec<String>, BoxError> {
-        let ledger = self.backend.ledger().await?;
+        let ledger = self.opened.backend.ledger().await?;
         Ok(ledger.into_iter().map(|entry| entry.key).collect())
     }
 
@@ -180,9 +180,7 @@ impl Effects {
 
     /// Removes everything that was not there before.
     pub async fn remove(&self) -> Result<(), BoxError> {
-        self.backend.remove().await?;
-        self.seat.clear(false);
-        Ok(())
+        self.opened.remove().await
     }
 }
 

@@ -63,21 +63,17 @@ impl Report {
 
     /// Adds a count, with a remark.
     pub fn count(&mut self, label: &str, number: u64, remark: &str) {
-        self.rows(&format!("{label}\t{}\t{remark}", Count(number)));
+        self.row(label, Count(number).to_string(), remark);
     }
 
     /// Adds a duration, with a remark.
     pub fn time(&mut self, label: &str, duration: Duration, remark: &str) {
-        self.rows(&format!("{label}\t{}\t{remark}", time(duration)));
+        self.row(label, time(duration), remark);
     }
 
-    /// Adds rows, one a line, with a tab between label, number and remark.
-    pub(crate) fn rows(&mut self, lines: &str) {
-        for line in lines.lines() {
-            let mut cells = line.splitn(3, '\t').map(str::to_owned);
-            self.rows
-                .push([(); 3].map(|()| cells.next().unwrap_or_default()));
-        }
+    fn row(&mut self, label: &str, number: String, remark: &str) {
+        let row = [label.to_owned(), number, remark.to_owned()];
+        self.rows.push(row);
     }
 
     /// Adds an error.

@@ -11,29 +11,17 @@ use idem_core::IdempotencyStore;
 use idem_core::admin::{Forced, ForcedAction, ForcedStep, RecordFilter, SummaryState};
 use support::{Ran, on_stores, trials};
 
-const EVENTS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../data/github-webhooks-excerpt.ndjson"
-);
-
 fn main() -> ExitCode {
     let mut all = trials![
         every_effect_happens_once,
         crashes_change_nothing,
-        same_seed_same_plan,
         other_payloads_are_refused,
         too_short_leases_only_cost_time,
         sabotage_is_noticed,
         at_most_twenty_keys_are_listed,
-        real_events_are_delivered,
-        events_without_the_key_have_a_line,
-        bad_lines_stop_or_are_counted,
-        standard_input_is_read,
-        large_payloads_do_not_block,
         wrong_arguments_are_explained,
         nothing_is_left_behind,
         closed_output_is_no_panic,
-        deadline_stops_it,
         workers_end_with_their_parent,
         keys_of_killed_workers_are_freed_by_force,
     ];
@@ -49,19 +37,6 @@ fn command(arguments: &[&str]) -> Command {
 
 fn run(arguments: &[&str]) -> Ran {
     command(arguments).arg("--json").output().unwrap().into()
-}
-
-fn with_input(arguments: &[&str], input: &[u8]) -> Ran {
-    let mut child = command(arguments)
-        .args(["--input", "-", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that stops at a bad line does not read the rest.
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap().into()
 }
 
 /// Returns whether a line of standard error only says how far the run is.
@@ -82,7 +57,7 @@ fn is_clean(storm: &Ran, requests: u64, deliveries: u64) {
 }
 
 /// Leases of ten minutes: without the forced steps, the keys of killed workers would block the
-/// storm until its deadline. A step that meets a living worker costs it its claim, and no effect is
+/// storm for good. A step that meets a living worker costs it its claim, and no effect is
 /// lost or doubled.
 fn keys_of_killed_workers_are_freed_by_force() {
     let arguments = [
@@ -90,11 +65,12 @@ fn keys_of_killed_workers_are_freed_by_force() {
         "--retries=3",
         "--crash-rate=0.1",
         "--lease=600000",
-        "--hold=0",
-        "--deadline=60",
+        "--keep",
         "--json",
     ];
+    let folder = tempfile::tempdir().unwrap();
     let mut child = command(&arguments)
+        .env("TMPDIR", folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -119,7 +95,7 @@ fn keys_of_killed_workers_are_freed_by_force() {
             .unwrap();
         let mut forced = 0;
         while child.try_wait().unwrap().is_none() {
-            // The tables are gone a moment before the storm is.
+            // A busy file is read again.
             forced += free_old_claims(&store).await.unwrap_or(0);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -167,10 +143,9 @@ fn every_effect_happens_once() {
     let storm = run(&["--requests=200", "--seed=11"]);
     is_clean(&storm, 200, 1_000);
     assert_eq!(storm.fact("seed"), 11);
-    assert_eq!(storm.json["store"], "sqlite");
     let product = storm.json["product"].as_str().unwrap();
     assert!(product.starts_with("SQLite 3."), "{product}");
-    for name in ["p50_ms", "p99_ms", "deliveries_per_second", "seconds"] {
+    for name in ["p50_ms", "p99_ms", "seconds"] {
         assert!(storm.json[name].as_f64().unwrap() > 0.0, "{name}");
     }
     let labels = "requests,deliveries,takeovers,latency p99,elapsed";
@@ -189,18 +164,7 @@ fn crashes_change_nothing() {
     is_clean(&storm, 40, 200);
     assert!(storm.fact("crashes") > 40);
     assert!(storm.fact("takeovers") > 0);
-    let inside = ["claimed", "working", "uncommitted"];
-    let crashes = &storm.json["crashes_by_point"];
-    let inside = inside.map(|point| crashes[point].as_u64().unwrap());
-    assert!(inside.iter().sum::<u64>() > 0, "{crashes}");
-}
-
-fn same_seed_same_plan() {
-    let run = |seed| run(&["--requests=30", "--crash-rate=0.2", seed]);
-    let (one, two, other) = (run("--seed=5"), run("--seed=5"), run("--seed=6"));
-    assert_eq!(one.json["plan"], two.json["plan"]);
-    assert_eq!(one.fact("crashes"), two.fact("crashes"));
-    assert_ne!(one.json["plan"], other.json["plan"]);
+    storm.ended(0, &["claimed "]);
 }
 
 fn other_payloads_are_refused() {
@@ -244,60 +208,6 @@ fn at_most_twenty_keys_are_listed() {
     storm.ended(1, &["\n  and 11 more\n"]);
 }
 
-fn real_events_are_delivered() {
-    is_clean(&run(&["--input", EVENTS]), 16, 80);
-    let storm = run(&["--input", EVENTS, "--key=/event", "--conflict-rate=0"]);
-    is_clean(&storm, 7, 80);
-    assert_eq!(
-        storm.fact("conflicts"),
-        (16 - 7) * 5,
-        "one event of each kind wins, and the others are refused every time"
-    );
-}
-
-fn events_without_the_key_have_a_line() {
-    let key = "--key=/payload/repository/id";
-    let storm = run(&["--input", EVENTS, key]);
-    storm.is_stopped(&["line 2:", "/payload/repository/id", "--skip-bad"]);
-    let storm = run(&["--input", EVENTS, key, "--skip-bad", "--retries=2"]);
-    assert_eq!((storm.status, storm.fact("refused_lines")), (0, 12));
-    assert_eq!(storm.fact("deliveries"), 8);
-}
-
-fn bad_lines_stop_or_are_counted() {
-    let input = b"{\"a\":1}\n\n{\"a\":\n{\"a\":2}\n";
-    let storm = with_input(&[], input);
-    storm.is_stopped(&["standard input, line 3: not JSON"]);
-    let storm = with_input(&["--skip-bad"], input);
-    is_clean(&storm, 2, 10);
-    assert_eq!(storm.fact("refused_lines"), 1);
-    with_input(&[], b"").is_stopped(&["holds no events"]);
-    with_input(&["--skip-bad"], b"\x00\xff\n").is_stopped(&["1 refused"]);
-}
-
-fn standard_input_is_read() {
-    let input =
-        b"\xef\xbb\xbf{\"id\":7,\"a\":1}\r\n{\"id\":8}\r\n{\"a\":1.0,\"id\":7}\r\n{\"id\":\"8\"}";
-    let storm = with_input(&["--key=/id", "--conflict-rate=0"], input);
-    is_clean(&storm, 2, 20);
-    assert_eq!(
-        storm.fact("conflicts"),
-        5,
-        "8 and \"8\" are one key and two payloads"
-    );
-}
-
-fn large_payloads_do_not_block() {
-    let blob = "x".repeat(2_000_000);
-    let line = |id: u32| format!("{{\"id\":{id},\"blob\":\"{blob}\"}}\n");
-    let input: String = (0..4).map(line).collect();
-    let storm = with_input(
-        &["--key=/id", "--crash-rate=0.2", "--seed=1"],
-        input.as_bytes(),
-    );
-    is_clean(&storm, 4, 20);
-}
-
 fn wrong_arguments_are_explained() {
     // Each line has arguments and what the command says.
     let cases = "
@@ -306,15 +216,11 @@ fn wrong_arguments_are_explained() {
         --store=sqlite:/no/such/folder/x.db => /no/such/folder/x.db, folder exists
         --store=oracle://localhost => `oracle`, postgres://, mongodb://, hybrid+redis://
         --store=hybrid+redis://localhost => `hybrid+redis`, +DATABASE
-        --store=postgres://me:secret@127.0.0.1:1/x => 127.0.0.1:1 cannot be reached
-        --store=mongodb://me:secret@127.0.0.1:1 => MongoDB at 127.0.0.1:1 cannot be reached
-        --store=redis://me:secret@127.0.0.1:1/2 => Redis at 127.0.0.1:1/2 cannot be reached
-        --store=hybrid+valkey://:secret@127.0.0.1:1+sqlite:x.db => Redis at 127.0.0.1:1 cannot be reached
-        --input=/no/such/file => /no/such/file, cannot be opened
-        --input=x --key=event => `/event`
+        --store=postgres://me:secret@127.0.0.1:1/x => 127.0.0.1:1/x cannot be used
+        --store=mongodb://me:secret@127.0.0.1:1 => 127.0.0.1:1 cannot be opened
+        --store=redis://me:secret@127.0.0.1:1/2 => 127.0.0.1:1/2 cannot be used
         --crash-rate=2 => from 0 to 1
-        --key=/id => --input
-        --requests=10000000 --retries=10000 => --retries";
+        --retries=10000 => --retries";
     for case in cases.trim().lines() {
         let (arguments, reasons) = case.split_once(" => ").unwrap();
         let storm = run(&arguments.split_whitespace().collect::<Vec<_>>());
@@ -331,17 +237,12 @@ fn nothing_is_left_behind() {
         let arguments = [&["--requests=5", &store][..], more].concat();
         is_clean(&run(&arguments), 5, 25);
     };
-    run(&[]);
-    assert!(!file.exists());
     run(&["--keep"]);
-    assert!(file.exists());
     let before = tables(&file);
+    assert!(before > 0, "{before}");
     run(&[]);
-    assert_eq!(
-        tables(&file),
-        before,
-        "only what the run itself had made is gone"
-    );
+    let own = "only what the run itself had made is gone";
+    assert_eq!(tables(&file), before, "{own}");
     let storm = Command::new(env!("CARGO_BIN_EXE_storm"))
         .args(["--requests=5"])
         .env("TMPDIR", folder.path())
@@ -379,11 +280,6 @@ fn closed_output_is_no_panic() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.lines().all(is_progress), "{stderr}");
     }
-}
-
-fn deadline_stops_it() {
-    let storm = run(&["--requests=20000", "--deadline=1"]);
-    storm.is_stopped(&["gave up after 1 s", "--deadline"]);
 }
 
 fn workers_end_with_their_parent() {

@@ -112,7 +112,7 @@ impl Adapter for Redis {
     type Store = RedisStore;
 
     async fn product(&self) -> Result<(String, String), BoxError> {
-        let (name, version, _) = self.connect().await?.product().await?;
+        let (name, version) = self.connect().await?.product().await?;
         let nodes = self.url.nodes().len();
         Ok(match self.is_cluster() {
             true => (format!("{name} Cluster, {nodes} nodes"), version),
@@ -182,12 +182,12 @@ impl Connection {
         client.get_async_connection().await.map(Self::Cluster)
     }
 
-    /// Returns name and version of the server, and whether it is in a cluster.
+    /// Returns name and version of the server.
     ///
     /// # Errors
     ///
     /// The driver's.
-    pub async fn product(&mut self) -> RedisResult<(String, String, bool)> {
+    pub async fn product(&mut self) -> RedisResult<(String, String)> {
         let masters = self.masters().await?;
         let first = masters.first().and_then(Option::as_deref);
         let info: String = self.query_at(first, cmd("INFO").arg("server")).await?;
@@ -303,9 +303,9 @@ impl ConnectionLike for Connection {
     }
 }
 
-/// Reads `INFO server`: name, version, and whether it is in a cluster. A Valkey names itself there,
-/// beside the version of the Redis that it follows.
-fn product(info: &str) -> (String, String, bool) {
+/// Reads `INFO server`: name and version. A Valkey names itself there, beside the version of the
+/// Redis that it follows.
+fn product(info: &str) -> (String, String) {
     let field = |name: &str| {
         info.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -315,8 +315,7 @@ fn product(info: &str) -> (String, String, bool) {
         Some(version) => ("Valkey", version),
         None => ("Redis", field("redis_version").unwrap_or("unknown")),
     };
-    let mode = field("redis_mode").or(field("server_mode"));
-    (name.to_owned(), version.to_owned(), mode == Some("cluster"))
+    (name.to_owned(), version.to_owned())
 }
 
 #[cfg(test)]
@@ -326,9 +325,8 @@ mod tests {
     #[test]
     fn a_valkey_is_not_taken_for_the_redis_that_it_follows() {
         let redis = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n";
-        assert_eq!(product(redis), ("Redis".into(), "7.0.15".into(), false));
-        let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n\
-                      redis_mode:cluster\r\n";
-        assert_eq!(product(valkey), ("Valkey".into(), "8.1.1".into(), true));
+        assert_eq!(product(redis), ("Redis".into(), "7.0.15".into()));
+        let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n";
+        assert_eq!(product(valkey), ("Valkey".into(), "8.1.1".into()));
     }
 }

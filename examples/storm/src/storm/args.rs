@@ -3,8 +3,6 @@
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::input::Pointer;
-
 /// Repeats the same operations with retries from several processes, kills some of them, and checks
 /// that every effect happened exactly once.
 ///
@@ -26,45 +24,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", help_heading = "Store")]
     pub(crate) store: Option<String>,
 
-    /// Keep the tables (and the temporary folder) and print where they are
+    /// Keep the tables (and the temporary folder), and print where they are before the first
+    /// delivery: time for a look with `idem` or its console
     #[arg(long, help_heading = "Store")]
     pub(crate) keep: bool,
 
-    /// Print where the tables are before the first delivery, and leave them there for this many
-    /// seconds after the last: time for a look with `idem` or its console. Ctrl-C ends it
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=10_000_000),
-          help_heading = "Store")]
-    pub(crate) hold: Option<u64>,
-
-    /// Real events instead of generated ones: a file with one JSON object per line, `-` for
-    /// standard input
-    #[arg(long, value_name = "FILE|-", help_heading = "Requests")]
-    pub(crate) input: Option<String>,
-
-    /// Where an event carries its key, such as `/id`; string or number
-    ///
-    /// A JSON Pointer. Lines that share a key are one request; if they differ, one of them wins and
-    /// the others have to be refused. Without it, the key is a hash of the whole event.
-    #[arg(
-        long,
-        value_name = "POINTER",
-        requires = "input",
-        help_heading = "Requests"
-    )]
-    pub(crate) key: Option<Pointer>,
-
-    /// Skip and count unusable lines instead of stopping at the first
-    #[arg(long, requires = "input", help_heading = "Requests")]
-    pub(crate) skip_bad: bool,
-
     /// Number of requests to generate
-    #[arg(long, value_name = "N", default_value_t = 5_000, conflicts_with = "input",
-          value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = "Requests")]
+    #[arg(long, value_name = "N", default_value_t = 5_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Storm")]
     pub(crate) requests: u32,
 
     /// How many times each request is delivered
     #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Storm")]
+          value_parser = clap::value_parser!(u32).range(1..=50), help_heading = "Storm")]
     pub(crate) retries: u32,
 
     /// Number of worker processes
@@ -95,11 +67,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", help_heading = "Storm")]
     pub(crate) seed: Option<u64>,
 
-    /// Give up after this many seconds [default: ten minutes, and 50 ms for each delivery]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
-          help_heading = "Storm")]
-    pub(crate) deadline: Option<u64>,
-
     /// Break the guarantee on purpose, to test the check
     #[arg(long, value_name = "HOW", help_heading = "Storm")]
     pub(crate) sabotage: Option<Sabotage>,
@@ -126,25 +93,5 @@ fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
         _ => Err("a number from 0 to 1 is needed, such as 0.01".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn definition_is_sound() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn rates_are_between_nothing_and_always() {
-        assert_eq!(rate("0.5"), Ok(0.5));
-        for bad in ["-0.1", "1.1", "NaN", "", "2%"] {
-            assert!(rate(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -1,29 +1,31 @@
 //! The parent: from the options to the report.
 
 use std::convert::Infallible;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
 
 use super::args::Args;
-use super::audit::audit;
+use super::audit::{Audit, audit};
 use super::backend;
-use super::input;
 use super::lane::{Lane, Storm};
-use super::plan::{self, Plan, payments};
-use super::protocol::Setup;
-use super::report::Report;
+use super::plan::Plan;
+use super::protocol::{End, Outcome, Point, Setup};
 use super::seat::Seat;
 use super::stop::{OrStop, Stop, chain};
-use super::tally::Tally;
-use crate::report::Count;
+use crate::report::{Count, Report as Table};
 
 /// The maximum number of connections to a server, of a process and of all together: PostgreSQL's
 /// usual limit is 100.
 const MAX_CONNECTIONS: (u32, u32) = (8, 64);
+
+/// How long a run waits for a server that does not answer.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often the bar changes.
 const TICK: Duration = Duration::from_millis(100);
@@ -34,19 +36,17 @@ const FIRST_LINE: Duration = Duration::from_secs(1);
 /// How often one is written after it.
 const PERIOD: Duration = Duration::from_secs(10);
 
+/// The maximum number of keys at fault that are listed.
+const MAX_LISTED: usize = 20;
+
 /// Makes a run and reports it.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn conduct(args: &Args) -> Result<ExitCode, Stop> {
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
-    let mut workload = match &args.input {
-        Some(input) => input::read(input, args)?,
-        None => {
-            plan::check_size(args.requests.into(), args)?;
-            payments(args.requests, seed)?
-        }
-    };
-    let plan = Plan::draw(&mut workload, args, seed);
-    let mut seat = Seat::choose(args.store.as_deref(), "storm", connections(args))?;
+    let plan = Plan::draw(args, seed);
+    let (each, all) = MAX_CONNECTIONS;
+    let connections = args.concurrency.min(each).min(all / args.processes).max(1);
+    let mut seat = Seat::choose(args.store.as_deref(), "storm", connections)?;
     let storm = Storm {
         setup: Setup {
             location: seat.location.clone(),
@@ -55,41 +55,28 @@ pub(crate) async fn conduct(args: &Args) -> Result<ExitCode, Stop> {
         },
         concurrency: args.concurrency,
         tally: Mutex::new(Tally::new(plan.deliveries.len())),
-        workload,
         plan,
     };
-    let report = run(args, seed, storm, &mut seat).await;
-    seat.clear(args.keep);
-    let report = report?;
-    report.print(args.json);
-    Ok(ExitCode::from(u8::from(!report.is_clean())))
-}
-
-fn connections(args: &Args) -> u32 {
-    let (each, all) = MAX_CONNECTIONS;
-    args.concurrency.min(each).min(all / args.processes).max(1)
-}
-
-async fn run(args: &Args, seed: u64, storm: Storm, seat: &mut Seat) -> Result<Report, Stop> {
-    let backend = backend::open(&seat.location).await?;
-    let product = backend.product().await.or_stop("--store: no version")?;
+    let opened = backend::open(&seat.location).await?;
+    // A pool takes a refused connection for a starting server and tries for half a minute.
+    let product = timeout(SERVER_TIMEOUT, opened.product()).await;
+    let product = product.or_stop(format!("--store: no answer from {}", seat.shown))?;
+    let unusable = format!("--store: {} cannot be used", seat.shown);
+    let product = product.or_stop(&unusable)?;
     let storming = async {
-        let created = backend.create().await;
-        created.or_stop("--store: the tables cannot be created")?;
-        if args.hold.is_some() {
+        opened.backend.create().await.or_stop(&unusable)?;
+        if args.keep {
             let _ = writeln!(stderr(), "storm: the records are in {}", seat.place());
         }
         deliver(args, &storm).await?;
-        hold(args.hold).await;
-        backend.ledger().await.or_stop("the ledger cannot be read")
+        let ledger = opened.backend.ledger().await;
+        ledger.or_stop("the ledger cannot be read")
     };
     let ledger = storming.await;
-    let kept = args.keep.then(|| seat.keep());
-    if !args.keep
-        && let Err(error) = backend.remove().await
-    {
-        let namespace = &seat.location.namespace;
-        let reason = chain(&*error);
+    if args.keep {
+        seat.keep();
+    } else if let Err(error) = opened.remove().await {
+        let (namespace, reason) = (&seat.location.namespace, chain(&*error));
         let _ = writeln!(
             stderr(),
             "storm: `{namespace}` was left behind in the store: {reason}"
@@ -98,31 +85,22 @@ async fn run(args: &Args, seed: u64, storm: Storm, seat: &mut Seat) -> Result<Re
     let ledger = ledger?;
     let tally = storm.tally.into_inner();
     let tally = tally.unwrap_or_else(PoisonError::into_inner);
-    Ok(Report {
-        args: args.clone(),
+    let report = Report {
+        args,
         seed,
-        store: backend.store().backend(),
-        product,
-        shown: seat.shown.clone(),
-        kept,
-        audit: audit(&storm.workload, &storm.plan, &ledger, &tally.answers),
-        workload: storm.workload,
-        plan: storm.plan.digest,
+        audit: audit(&storm.plan, &ledger, &tally.answers),
         tally,
-    })
-}
-
-/// Waits this many seconds, or until a signal ends the wait.
-async fn hold(seconds: Option<u64>) {
-    let Some(seconds) = seconds.filter(|&seconds| seconds > 0) else {
-        return;
     };
-    let _ = writeln!(
-        stderr(),
-        "storm: all is delivered; the tables stay for {seconds} s, or until Ctrl-C"
-    );
-    // The time-out is the normal end.
-    let _ = tokio::time::timeout(Duration::from_secs(seconds), end_is_wanted()).await;
+    let is_clean = report.audit.violations.is_empty();
+    let head = format!("{product} ({})", seat.shown);
+    let mut text = format!("{}\n{}", report.table(&head), report.conclusion());
+    if args.json {
+        text += &format!("{}\n", report.json(&product));
+    }
+    // If this fails, the exit status still shows the result.
+    let mut out = stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(ExitCode::from(u8::from(!is_clean)))
 }
 
 /// Runs all lanes to their end. However it ends, it leaves no worker: a lane that is dropped kills
@@ -130,30 +108,15 @@ async fn hold(seconds: Option<u64>) {
 async fn deliver(args: &Args, storm: &Storm) -> Result<(), Stop> {
     let deliveries = storm.plan.deliveries.len();
     let lanes = (0..args.processes).map(|number| Lane::new(storm, number).run());
-    let limit = args.deadline.map_or_else(
-        || Duration::from_secs(600) + Duration::from_millis(50) * deliveries as u32,
-        Duration::from_secs,
-    );
-    let stop = tokio::select! {
+    let limit = Duration::from_secs(600) + Duration::from_millis(50) * deliveries as u32;
+    tokio::select! {
         // The handler of signals is set up before the first worker starts.
         biased;
-        () = end_is_wanted() => Stop::interrupted(),
-        ran = try_join_all(lanes) => match ran {
-            Ok(_) => return Ok(()),
-            Err(stop) => stop,
-        },
+        () = end_is_wanted() => Err(Stop::interrupted()),
+        ran = try_join_all(lanes) => ran.map(|_| ()),
         never = show_progress(storm) => match never {},
-        () = tokio::time::sleep(limit) => {
-            let seconds = limit.as_secs();
-            Stop::new(format!("gave up after {seconds} s; --deadline allows more"))
-        }
-    };
-    let answered = storm.with_tally(|tally| tally.answered);
-    if answered == 0 {
-        return Err(stop);
+        () = sleep(limit) => Err(Stop::new(format!("gave up after {} s", limit.as_secs()))),
     }
-    let (answered, all) = (Count(answered), Count(deliveries as u64));
-    Err(stop.after(format!("{answered} of {all} deliveries")))
 }
 
 /// Returns when a signal ends the program: Ctrl-C, or on Unix also SIGTERM or SIGHUP. Without a
@@ -184,8 +147,8 @@ async fn show_progress(storm: &Storm) -> Infallible {
     let start = Instant::now();
     let mut next_line = FIRST_LINE;
     loop {
-        tokio::time::sleep(TICK).await;
-        let counts = |tally: &mut Tally| (tally.answered, tally.fresh, tally.all_crashes());
+        sleep(TICK).await;
+        let counts = |tally: &mut Tally| (tally.answered(), tally.fresh, tally.all_crashes());
         let (answered, effects, crashes) = storm.with_tally(counts);
         let share = answered * 100 / total;
         let [answered, total, effects, crashes] = [answered, total, effects, crashes].map(Count);
@@ -216,4 +179,201 @@ impl Drop for Bar {
     fn drop(&mut self) {
         let _ = write!(stderr(), "\r{TO_END}");
     }
+}
+
+/// The counts of a run.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// The answers, by number of delivery.
+    answers: Vec<Option<End>>,
+    fresh: u64,
+    replays: u64,
+    conflicts: u64,
+    waits: u64,
+    /// Late holders whose commit was refused.
+    fenced: u64,
+    /// The crashes at each [`Point`]; the last: not planned.
+    crashes: [u64; 5],
+    latencies: Vec<Duration>,
+    start: Instant,
+    /// The time until the last answer.
+    elapsed: Duration,
+}
+
+impl Tally {
+    fn new(deliveries: usize) -> Self {
+        Self {
+            answers: vec![None; deliveries],
+            fresh: 0,
+            replays: 0,
+            conflicts: 0,
+            waits: 0,
+            fenced: 0,
+            crashes: [0; 5],
+            latencies: Vec::with_capacity(deliveries),
+            start: Instant::now(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Counts a worker process that died: killed at this point, or for another reason.
+    pub(crate) fn crashed(&mut self, point: Option<Point>) {
+        let at = Point::ALL
+            .iter()
+            .position(|(known, _)| Some(*known) == point);
+        self.crashes[at.unwrap_or(Point::ALL.len())] += 1;
+    }
+
+    /// Counts a delivery that was acknowledged, with the time since its first attempt.
+    pub(crate) fn end(&mut self, delivery: u32, end: End, latency: Duration) {
+        self.waits += u64::from(end.waited);
+        self.fenced += u64::from(end.fenced);
+        *match end.outcome {
+            Outcome::Fresh => &mut self.fresh,
+            Outcome::Replay => &mut self.replays,
+            Outcome::Conflict => &mut self.conflicts,
+        } += 1;
+        self.answers[delivery as usize] = Some(end);
+        self.latencies.push(latency);
+        self.elapsed = self.start.elapsed();
+    }
+
+    fn answered(&self) -> u64 {
+        self.latencies.len() as u64
+    }
+
+    /// Returns the latency that this part of the deliveries did not exceed.
+    fn latency(&self, quantile: f64) -> Duration {
+        let mut latencies = self.latencies.clone();
+        latencies.sort_unstable();
+        let rank = (latencies.len() as f64 * quantile).ceil() as usize;
+        let slowest = rank.checked_sub(1).and_then(|index| latencies.get(index));
+        slowest.copied().unwrap_or_default()
+    }
+
+    fn all_crashes(&self) -> u64 {
+        self.crashes.iter().sum()
+    }
+}
+
+/// All facts at the end of a run.
+struct Report<'a> {
+    args: &'a Args,
+    seed: u64,
+    tally: Tally,
+    audit: Audit,
+}
+
+impl Report<'_> {
+    fn table(&self, product: &str) -> Table {
+        let Self {
+            args, tally, audit, ..
+        } = self;
+        let (processes, concurrency, seed) = (args.processes, args.concurrency, self.seed);
+        let plural = if processes == 1 { "" } else { "es" };
+        let mut table = Table::new(format!(
+            "{product}, {processes} process{plural} × {concurrency} at once, seed {seed}"
+        ));
+        let seconds = tally.elapsed.as_secs_f64().max(1e-6);
+        let rate = Count((tally.answered() as f64 / seconds).round() as u64);
+        let lost = audit.effects.saturating_sub(tally.fresh);
+        let effects = match (lost, tally.fenced) {
+            (0, 0) => String::new(),
+            (_, 0) => format!(
+                "{} lost in a crash and replayed later",
+                count(lost, "answer")
+            ),
+            (_, late) => {
+                let (answers, commits) = (count(lost, "answer"), count(late, "late commit"));
+                format!("{answers} lost in a crash, {commits} refused")
+            }
+        };
+        let names = Point::ALL
+            .iter()
+            .map(|(_, name)| *name)
+            .chain(["not planned"]);
+        let crashes = names.zip(tally.crashes).filter(|(_, count)| *count > 0);
+        let crashes = crashes.map(|(name, count)| format!("{name} {}", Count(count)));
+        let crashes = crashes.collect::<Vec<_>>().join(", ");
+        let remark = format!("each delivered {} times", args.retries);
+        table.count("requests", args.requests.into(), &remark);
+        table.count(
+            "deliveries",
+            tally.answered(),
+            &format!("{rate} per second"),
+        );
+        table.count("effects", audit.effects, &effects);
+        table.count("replays", tally.replays, "the stored answer, byte for byte");
+        let refused = "another payload under the same key: refused";
+        table.count("conflicts", tally.conflicts, refused);
+        table.count(
+            "waits",
+            tally.waits,
+            "met a request that was being worked on",
+        );
+        table.count(
+            "takeovers",
+            audit.takeovers,
+            "of a claim whose lease had ended",
+        );
+        table.count("crashes", tally.all_crashes(), &crashes);
+        let [median, slow] = [0.50, 0.99].map(|quantile| tally.latency(quantile));
+        table.time("latency p50", median, "from first sending to answer");
+        table.time("latency p99", slow, "crashes and waits included");
+        table.time("elapsed", tally.elapsed, "");
+        table
+    }
+
+    fn conclusion(&self) -> String {
+        let violations = &self.audit.violations;
+        if violations.is_empty() {
+            return "Every effect happened exactly once.\n".to_owned();
+        }
+        let (keys, requests) = (violations.len() as u64, self.args.requests.into());
+        let mut text = format!(
+            "VIOLATED for {} of {}:\n",
+            Count(keys),
+            count(requests, "request")
+        );
+        for violation in violations.iter().take(MAX_LISTED) {
+            text += &format!("  {}: {}\n", violation.key, violation.reason);
+        }
+        if let Some(more) = keys.checked_sub(MAX_LISTED as u64).filter(|more| *more > 0) {
+            text += &format!("  and {} more\n", Count(more));
+        }
+        text
+    }
+
+    fn json(&self, product: &str) -> serde_json::Value {
+        let Self {
+            args, tally, audit, ..
+        } = self;
+        let listed: Vec<_> = audit.violations.iter().take(MAX_LISTED).collect();
+        let [p50, p99] = [0.50, 0.99].map(|quantile| tally.latency(quantile).as_secs_f64() * 1e3);
+        json!({
+            "requests": args.requests,
+            "deliveries": tally.answered(),
+            "effects": audit.effects,
+            "violations": audit.violations.len(),
+            "offending": listed,
+            "replays": tally.replays,
+            "waits": tally.waits,
+            "conflicts": tally.conflicts,
+            "takeovers": audit.takeovers,
+            "crashes": tally.all_crashes(),
+            "fresh": tally.fresh,
+            "fenced": tally.fenced,
+            "p50_ms": p50,
+            "p99_ms": p99,
+            "seconds": tally.elapsed.as_secs_f64(),
+            "seed": self.seed,
+            "product": product,
+        })
+    }
+}
+
+/// `1 request`, `2 requests`.
+fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", Count(number))
 }

@@ -9,12 +9,11 @@ use serde::Serialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::desk::ARGUMENT;
-use super::plan::{Plan, Workload};
-use super::probe::Point;
-use super::protocol::{Order, Report, Setup};
+use super::conduct::Tally;
+use super::plan::{Plan, key};
+use super::protocol::{Order, Point, Report, Setup};
 use super::stop::{OrStop, Stop};
-use super::tally::Tally;
+use super::worker::ARGUMENT;
 
 /// After this many processes in a row that die without a report the lane gives up.
 const MAX_SILENT_DEATHS: u32 = 5;
@@ -22,7 +21,6 @@ const MAX_SILENT_DEATHS: u32 = 5;
 /// The state that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Storm {
-    pub(crate) workload: Workload,
     pub(crate) plan: Plan,
     pub(crate) setup: Setup,
     pub(crate) concurrency: u32,
@@ -94,7 +92,7 @@ impl<'a> Lane<'a> {
                 let sent = self.first_sent.remove(&delivery);
                 let latency = sent.map(|sent| sent.elapsed()).unwrap_or_default();
                 self.storm
-                    .with_tally(|tally| tally.answered(delivery, end, latency));
+                    .with_tally(|tally| tally.end(delivery, end, latency));
                 self.send_more(process).await?;
             }
             Report::Reached { delivery, point } => self.crash(delivery, point, process),
@@ -135,14 +133,13 @@ impl<'a> Lane<'a> {
     }
 
     fn order(&self, delivery: u32) -> Order {
-        let Storm { workload, plan, .. } = self.storm;
-        let planned = plan.deliveries[delivery as usize];
-        let variant = &workload.variants[planned.variant as usize];
+        let plan = &self.storm.plan;
+        let planned = &plan.deliveries[delivery as usize];
         Order {
             delivery,
-            key: workload.keys[variant.request as usize].clone(),
+            key: key(planned.request),
             crash: planned.crash.filter(|_| !self.crashed.contains(&delivery)),
-            payload: variant.payload.clone(),
+            payload: plan.payload(planned),
         }
     }
 

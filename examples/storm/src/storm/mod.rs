@@ -2,49 +2,36 @@
 //!
 //! The parent process is the sender. It draws a plan (`plan.rs`) from the seed: every request
 //! several times, in random order, some deliveries with another payload under the same key, some
-//! with a crash. It starts the worker processes, and sends each delivery again until it is
-//! acknowledged. A worker claims the request's key, does the work, and commits the effect (a row of
-//! an append-only ledger without any unique constraint) together with the answer. At the end the
-//! parent audits (`audit.rs`) the ledger against every answer that it received.
-//!
-//! # What makes it exactly once
+//! with a crash. It starts the worker processes (`lane.rs`), and sends each delivery again until it
+//! is acknowledged. A worker (`worker.rs`) claims the request's key, does the work, and commits the
+//! effect (a row of an append-only ledger without any unique constraint) together with the answer.
+//! At the end the parent audits (`audit.rs`) the ledger against every answer that it received.
 //!
 //! A worker takes the claim **outside** of the transaction, with a short lease; the effect's row
-//! and `complete_in` commit in **one** transaction. With the claim outside, every worker sees at
-//! once that the request is in progress, and no worker waits for a database lock during the work.
-//! (`claim_in` would hold SQLite's only write lock for all of it.) The lease is short because a
-//! killed worker leaves its claim behind, and the others should not wait for long. The transaction
-//! makes the effect exact: `complete_in` returns an error to a worker that has lost its claim, and
-//! its rollback removes the effect's row. A lease that is too short costs time, never a second
-//! effect.
+//! and `complete_in` commit in **one** transaction. So every worker sees at once that the request
+//! is in progress, and no worker waits for a database lock during the work. (`claim_in` would hold
+//! SQLite's only write lock for all of it.) The lease is short because a killed worker leaves its
+//! claim behind. `complete_in` returns an error to a worker that has lost its claim, and its
+//! rollback removes the effect's row: a lease that is too short costs time, never a second effect.
 //!
 //! Redis has no such transaction. There the effect is a call to a service that has one effect for
-//! one key (`backend/redis.rs`), and the derived key makes it exact. A cache in front
-//! (`backend/hybrid.rs`) changes neither.
+//! one key (`backend/redis.rs`), and the derived key makes it exact.
 //!
-//! # Where crashes happen
-//!
-//! The seed decides which deliveries crash and at which point (`probe.rs`). A worker that reaches
-//! the point reports it and waits, perhaps in the middle of its transaction; the parent kills it
-//! (SIGKILL). All other work of this process dies at whatever point it has reached. The parent
-//! reads the remaining output of the dead process, drops an unfinished last line, starts a new
-//! process and sends it everything that was not acknowledged. Each planned crash happens once, so
-//! every run ends.
+//! The seed decides which deliveries crash and at which point. A worker that reaches the point
+//! reports it and waits, perhaps in the middle of its transaction; the parent kills it (SIGKILL),
+//! starts a new process and sends it everything that was not acknowledged. Each planned crash
+//! happens once, so every run ends.
 
 mod args;
 mod audit;
 pub(crate) mod backend;
 mod conduct;
-mod desk;
-mod input;
 mod lane;
 mod plan;
-pub(crate) mod probe;
 mod protocol;
-mod report;
 pub(crate) mod seat;
-pub(crate) mod stop;
-mod tally;
+mod stop;
+pub(crate) mod worker;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -64,8 +51,11 @@ pub fn main_with(name: &'static str, open: Open) -> ExitCode {
 /// Runs the command: `storm`, or one of its workers.
 #[must_use]
 pub fn main() -> ExitCode {
-    if desk::is_requested() {
-        return desk::main();
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == worker::ARGUMENT)
+    {
+        return worker::main();
     }
     match conduct::conduct(&args::Args::parse()) {
         Ok(code) => code,

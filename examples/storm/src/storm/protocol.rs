@@ -2,17 +2,14 @@
 //! input and output.
 //!
 //! A worker reads in a thread that does nothing else, and the parent never has more deliveries
-//! under way than a worker may handle at once. So neither can block the other, however large the
-//! payloads are.
+//! under way than a worker may handle at once, so neither can block the other.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::args::Sabotage;
 use super::backend::Location;
-use super::probe::Point;
 
 /// The first line that a worker reads. It is not on the command line, because the URL may hold a
 /// password.
@@ -32,7 +29,7 @@ pub(crate) struct Order {
     pub(crate) key: String,
     /// The point at which to wait for the kill.
     pub(crate) crash: Option<Point>,
-    pub(crate) payload: Box<RawValue>,
+    pub(crate) payload: String,
 }
 
 /// A line that a worker writes.
@@ -50,7 +47,7 @@ pub(crate) enum Report {
 }
 
 /// How a delivery ended.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct End {
     pub(crate) outcome: Outcome,
     /// Whether it had to wait for another worker.
@@ -71,4 +68,29 @@ pub(crate) enum Outcome {
     Replay,
     /// The key belongs to another payload: refused.
     Conflict,
+}
+
+/// A point in the handling of a delivery. Only the holder of a claim passes the first three. A
+/// duplicate whose crash was planned there crashes at the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Point {
+    /// The key is claimed, nothing is done yet.
+    Claimed,
+    /// In the middle of the work.
+    Working,
+    /// Effect and answer are written, the transaction is not committed.
+    Uncommitted,
+    /// The outcome is known (and committed), but the sender does not know it.
+    Unanswered,
+}
+
+impl Point {
+    /// All points with their names, in the order in which a delivery passes them.
+    pub(crate) const ALL: [(Self, &str); 4] = [
+        (Self::Claimed, "claimed"),
+        (Self::Working, "working"),
+        (Self::Uncommitted, "uncommitted"),
+        (Self::Unanswered, "unanswered"),
+    ];
 }

@@ -13,26 +13,17 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Bad arguments, unreadable input, an unreachable store: status 2.
+    /// Bad arguments, an unreachable store: status 2.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            status: 2,
-        }
+        let (message, status) = (message.into(), 2);
+        Self { message, status }
     }
 
     /// A signal ended the run: status 130, as in shells.
     pub(crate) fn interrupted() -> Self {
-        Self {
-            message: "interrupted; the workers are stopped, nothing was checked".to_owned(),
-            status: 130,
-        }
-    }
-
-    /// Adds how far the run had got.
-    pub(crate) fn after(mut self, progress: impl fmt::Display) -> Self {
-        self.message = format!("{} (after {progress})", self.message);
-        self
+        let message = "interrupted; the workers are stopped, nothing was checked".to_owned();
+        let status = 130;
+        Self { message, status }
     }
 
     pub(crate) fn code(&self) -> ExitCode {

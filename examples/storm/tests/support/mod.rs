@@ -112,7 +112,7 @@ const STORES: &[Store] = &[
     ("mssql", &["mssql"], " SQL "),
     ("redis", &["redis"], "Redis "),
     ("valkey", &["valkey"], "Valkey "),
-    ("redis-cluster", &["redis-cluster"], " cluster"),
+    ("redis-cluster", &["redis-cluster"], "Redis Cluster"),
     ("hybrid", &["redis", "postgres"], " behind Redis "),
 ];
 

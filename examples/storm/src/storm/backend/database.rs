@@ -13,7 +13,7 @@ macro_rules! transactional {
             use idem_core::{BoxError, ErrorKind, IdempotencyStore, Response};
 
             use $crate::storm::backend::{Backend, Entry, RETENTION, Settlement};
-            use $crate::storm::probe::Point;
+            use $crate::storm::protocol::Point;
 
             impl $database {
                 /// Writes the effect in a transaction, which also completes the settlement's claim.
@@ -85,6 +85,24 @@ macro_rules! transactional {
     };
 }
 
+/// Implements what a backend asks of its server, by its `adapter`; it has a field `namespace`.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+macro_rules! on_a_server {
+    ($database:ty) => {
+        impl $database {
+            async fn product(&self) -> Result<String, BoxError> {
+                super::named(&self.adapter).await
+            }
+
+            async fn remove_all(&self) -> Result<(), BoxError> {
+                self.adapter.destroy(&self.namespace).await?;
+                self.store.pool().close().await;
+                Ok(())
+            }
+        }
+    };
+}
+
 /// Implements [`Backend`](super::Backend) for a database that sqlx reaches, with the types of the
 /// ledger's columns and the sign of a statement's parameter.
 ///
@@ -150,4 +168,7 @@ macro_rules! sql_database {
     };
 }
 
-pub(super) use {sql_database, transactional};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(super) use on_a_server;
+pub(super) use sql_database;
+pub(super) use transactional;

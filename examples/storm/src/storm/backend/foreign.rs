@@ -12,9 +12,8 @@ use async_trait::async_trait;
 use idem_core::{BoxError, ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, Response};
 
 use super::sqlite::Sqlite;
-use super::{Backend, Entry, Location, RETENTION, Settlement};
-use crate::storm::probe::{Point, Probe};
-use crate::storm::stop::{OrStop, Stop};
+use super::{Backend, Entry, Location, Settlement};
+use crate::storm::worker::Probe;
 
 /// Opens the store at a place, whose form the store defines. Worker processes open it, too.
 pub type Open =
@@ -45,20 +44,19 @@ pub(super) struct Foreign {
 
 impl Foreign {
     /// Opens the store at `NAME:FOLDER`.
-    pub(super) async fn open(location: &Location) -> Result<Self, Stop> {
+    pub(super) async fn boxed(location: &Location) -> Result<Box<dyn Backend>, BoxError> {
         let place = location.url.split_once(':').map_or("", |(_, place)| place);
-        let missing = "--store: this program is built without a store of its own";
-        let (name, open) = REGISTERED.get().ok_or_else(|| Stop::new(missing))?;
+        let registered = REGISTERED.get();
+        let (name, open) = registered.ok_or("this program is built without a store of its own")?;
         let service = Location {
             url: format!("sqlite:{place}/service.db"),
             ..location.clone()
         };
-        let unusable = format!("--store: {name} at {place} cannot be opened");
-        Ok(Self {
+        Ok(Box::new(Self {
             name,
-            store: open(place.to_owned()).await.or_stop(unusable)?,
+            store: open(place.to_owned()).await?,
             service: Sqlite::open(&service).await?,
-        })
+        }))
     }
 
     /// Requests the effect under a key. Returns the one effect that this key ever has, of this
@@ -108,16 +106,7 @@ impl Backend for Foreign {
     /// The effect comes first: a claim is never completed without one.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
         let written = self.request(settlement).await?;
-        settlement.probe.pass(Point::Uncommitted).await;
-        // A receipt has to be that of the effect that happened.
-        let response = match settlement.response == settlement.entry.response() {
-            true => written.response(),
-            false => settlement.response.clone(),
-        };
-        self.store
-            .complete(&settlement.claim, &response, RETENTION)
-            .await?;
-        Ok(response)
+        settlement.complete(&*self.store, &written).await
     }
 
     async fn append(&self, entry: &Entry) -> Result<(), BoxError> {

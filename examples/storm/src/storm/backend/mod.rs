@@ -2,8 +2,6 @@
 
 mod database;
 pub(crate) mod foreign;
-#[cfg(feature = "redis")]
-mod hybrid;
 #[cfg(feature = "mongo")]
 mod mongo;
 #[cfg(feature = "mssql")]
@@ -14,8 +12,6 @@ mod mysql;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "server")]
-mod server;
 mod sqlite;
 
 use std::fmt::{self, Debug};
@@ -26,9 +22,10 @@ use async_trait::async_trait;
 use idem_core::{BoxError, Claim, IdempotencyStore, Response};
 use serde::{Deserialize, Serialize};
 
-use super::probe::Probe;
-use super::seat::{Product, tiers};
-use super::stop::Stop;
+use super::protocol::Point;
+use super::seat::{feature, tiers, without_credentials};
+use super::stop::{OrStop, Stop};
+use super::worker::Probe;
 
 /// The retention of an answer: longer than any run.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -57,9 +54,9 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// the answer, which differs from the settlement's if the effect had happened under an earlier
     /// claim.
     ///
-    /// Passes [`Point::Uncommitted`](super::probe::Point::Uncommitted) when both are written but
-    /// not committed; without a transaction, when the effect has happened and the claim is not
-    /// completed. When the claim was lost, the error is the store's.
+    /// Passes [`Point::Uncommitted`] when both are written but not committed; without a
+    /// transaction, when the effect has happened and the claim is not completed. When the claim was
+    /// lost, the error is the store's.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError>;
 
     /// Only makes the effect happen, as a service without idempotency does.
@@ -123,6 +120,25 @@ pub(crate) struct Settlement {
     pub(crate) probe: Probe,
 }
 
+impl Settlement {
+    /// Completes the claim after a service has had this effect, now or under an earlier claim.
+    async fn complete(
+        &self,
+        store: &dyn IdempotencyStore,
+        written: &Entry,
+    ) -> Result<Response, BoxError> {
+        self.probe.pass(Point::Uncommitted).await;
+        // A receipt has to be that of the effect that happened; an answer that does not depend on
+        // the worker stays.
+        let response = match self.response == self.entry.response() {
+            true => written.response(),
+            false => self.response.clone(),
+        };
+        store.complete(&self.claim, &response, RETENTION).await?;
+        Ok(response)
+    }
+}
+
 /// The store that a process opens.
 ///
 /// `Debug` does not show the URL, which may hold a password.
@@ -140,59 +156,120 @@ pub(crate) struct Location {
     pub(crate) worker: String,
 }
 
-impl fmt::Debug for Location {
+impl Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Location")
-            .field("namespace", &self.namespace)
-            .field("connections", &self.connections)
-            .field("worker", &self.worker)
-            .finish_non_exhaustive()
+        f.debug_struct("Location").finish_non_exhaustive()
     }
 }
 
+/// A ledger, and the store in front of it: the ledger's own, or a cache before that.
+///
+/// A transaction does not notify the cache, and need not: the first duplicate finds the record in
+/// the database and stores it in the cache.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn IdempotencyStore>,
+    pub(crate) backend: Box<dyn Backend>,
+    #[cfg(feature = "redis")]
+    cache: Option<(idem_stores::Redis, String)>,
+}
+
+impl Opened {
+    /// Returns the products and their versions.
+    pub(crate) async fn product(&self) -> Result<String, BoxError> {
+        let product = self.backend.product().await?;
+        #[cfg(feature = "redis")]
+        if let Some((cache, _)) = &self.cache {
+            return Ok(format!("{product} behind {}", named(cache).await?));
+        }
+        Ok(product)
+    }
+
+    /// Removes records and ledger.
+    pub(crate) async fn remove(&self) -> Result<(), BoxError> {
+        self.backend.remove().await?;
+        #[cfg(feature = "redis")]
+        if let Some((cache, namespace)) = &self.cache {
+            idem_stores::Adapter::destroy(cache, namespace).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns name and version of a server's product.
+#[cfg(feature = "server")]
+async fn named(server: &impl idem_stores::Adapter) -> Result<String, BoxError> {
+    let (name, version) = server.product().await?;
+    Ok(format!("{name} {version}"))
+}
+
 /// Opens the store that the URL names, with or without a cache in front of it.
-pub(crate) async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
-    #[cfg_attr(not(feature = "redis"), expect(unused_variables))]
+pub(crate) async fn open(location: &Location) -> Result<Opened, Stop> {
     let Some((cache, database)) = tiers(&location.url) else {
-        return open_one(location).await;
+        let backend = open_one(location).await?;
+        return Ok(Opened {
+            store: backend.store(),
+            backend,
+            #[cfg(feature = "redis")]
+            cache: None,
+        });
     };
     #[cfg(not(feature = "redis"))]
-    return Err(Product::Redis.not_built());
+    {
+        let _ = (cache, database);
+        Err(not_built("redis"))
+    }
     #[cfg(feature = "redis")]
     {
-        let behind = Location {
-            url: database.to_owned(),
+        let url = database.to_owned();
+        let backend = open_one(&Location {
+            url,
             ..location.clone()
-        };
-        let database = open_one(&behind).await?;
-        let hybrid = hybrid::Hybrid::open(cache, location, database).await?;
-        Ok(Box::new(hybrid))
+        })
+        .await?;
+        let server = idem_stores::Redis::new(cache);
+        let cache = server.cache(&location.namespace).or_stop("--store")?;
+        Ok(Opened {
+            store: Arc::new(idem_hybrid::HybridStore::new(cache, backend.store())),
+            backend,
+            cache: Some((server, location.namespace.clone())),
+        })
     }
 }
 
 async fn open_one(location: &Location) -> Result<Box<dyn Backend>, Stop> {
-    let product = Product::of(&location.url).map_err(|scheme| {
-        Stop::new(format!(
-            "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
-             postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
-             mssql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://HOST:PORT, redis://HOST:PORT, or \
-             hybrid+redis://HOST:PORT+DATABASE where DATABASE is one of the first five"
-        ))
-    })?;
-    Ok(match product {
-        Product::Sqlite => Box::new(sqlite::Sqlite::open(location).await?),
-        Product::Foreign => Box::new(foreign::Foreign::open(location).await?),
+    let scheme = location.url.split(':').next().unwrap_or_default();
+    let opened: Result<Box<dyn Backend>, BoxError> = match feature(&location.url) {
+        Some("sqlite") => sqlite::Sqlite::boxed(location).await,
+        Some("foreign") => foreign::Foreign::boxed(location).await,
         #[cfg(feature = "postgres")]
-        Product::Postgres => Box::new(postgres::Postgres::open(location).await?),
+        Some("postgres") => postgres::Postgres::boxed(location).await,
         #[cfg(feature = "mysql")]
-        Product::MySql => Box::new(mysql::MySql::open(location).await?),
+        Some("mysql") => mysql::MySql::boxed(location).await,
         #[cfg(feature = "mssql")]
-        Product::Mssql => Box::new(mssql::Mssql::open(location).await?),
+        Some("mssql") => mssql::Mssql::boxed(location),
         #[cfg(feature = "mongo")]
-        Product::Mongo => Box::new(mongo::Mongo::open(location).await?),
+        Some("mongo") => mongo::Mongo::boxed(location).await,
         #[cfg(feature = "redis")]
-        Product::Redis => Box::new(redis::Redis::open(location).await?),
-        #[allow(unreachable_patterns, reason = "with all features there is none")]
-        missing => return Err(missing.not_built()),
-    })
+        Some("redis") => redis::Redis::boxed(location).await,
+        Some(missing) => return Err(not_built(missing)),
+        None => {
+            return Err(Stop::new(format!(
+                "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
+                 postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
+                 mssql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://HOST:PORT, redis://HOST:PORT, \
+                 or hybrid+redis://HOST:PORT+DATABASE where DATABASE is one of the first five"
+            )));
+        }
+    };
+    let shown = without_credentials(&location.url);
+    opened.or_stop(format!("--store: {shown} cannot be opened"))
+}
+
+/// Returns the error of a program that is built without this store.
+fn not_built(feature: &str) -> Stop {
+    Stop::new(format!(
+        "--store: this program is built without the feature `{feature}`; add it, as in \
+         `cargo run -p idem-storm --features {feature} -- --store URL`"
+    ))
 }

@@ -1,6 +1,7 @@
 //! MongoDB: records and ledger in a database for each run.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use idem_core::BoxError;
@@ -9,12 +10,12 @@ use idem_mongo::mongodb::{Client, ClientSession, Collection, Database};
 use idem_mongo::{MongoStore, Transactions};
 
 use super::database::transactional;
-use super::server::{SERVER_TIMEOUT, reach};
-use super::{Entry, Location};
-use crate::storm::seat::without_credentials;
-use crate::storm::stop::{OrStop, Stop};
+use super::{Backend, Entry, Location};
 
 const LEDGER: &str = "ledger";
+
+/// How long a command waits for a server that does not answer.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Mongo {
@@ -26,29 +27,22 @@ pub(super) struct Mongo {
 }
 
 impl Mongo {
-    pub(super) async fn open(location: &Location) -> Result<Self, Stop> {
+    pub(super) async fn boxed(location: &Location) -> Result<Box<dyn Backend>, BoxError> {
         let adapter = idem_stores::Mongo::new(&*location.url);
-        let options = adapter.options().await;
-        let mut options = options.or_stop("--store: the URL cannot be read")?;
+        let mut options = adapter.options().await?;
         options.app_name = Some("idem-storm".to_owned());
         options.max_pool_size = Some(location.connections);
         options.server_selection_timeout = Some(SERVER_TIMEOUT);
-        let client = Client::with_options(options).or_stop("--store")?;
-        let server = format!("MongoDB at {}", without_credentials(&location.url));
-        // The driver connects with the first command.
-        let admin = client.database("admin");
-        let hello = async { admin.run_command(doc! { "hello": 1 }).await };
-        reach(&server, "user and password", hello).await?;
-        let config = adapter.config(&location.namespace).or_stop("--store")?;
+        let client = Client::with_options(options)?;
         let lane = location.worker.split('.').next().unwrap_or_default();
         let mongo = Self {
             database: client.database(&location.namespace),
-            store: MongoStore::with_config(client, config),
+            store: MongoStore::with_config(client, adapter.config(&location.namespace)?),
             lane: lane.to_owned(),
             noted_sessions: Mutex::default(),
         };
-        mongo.end_sessions().await.or_stop("--store")?;
-        Ok(mongo)
+        mongo.end_sessions().await?;
+        Ok(Box::new(mongo))
     }
 
     fn effects(&self) -> Collection<Entry> {

@@ -5,10 +5,7 @@ use idem_mssql::tiberius::{Query, Row};
 use idem_mssql::{Config, Manager, MssqlStore, Pool, Transaction, Transactions};
 
 use super::database::transactional;
-use super::server::{SERVER_TIMEOUT, reach};
-use super::{Entry, Location};
-use crate::storm::seat::without_credentials;
-use crate::storm::stop::{OrStop, Stop};
+use super::{Backend, Entry, Location};
 
 #[derive(Debug)]
 pub(super) struct Mssql {
@@ -17,21 +14,14 @@ pub(super) struct Mssql {
 }
 
 impl Mssql {
-    pub(super) async fn open(location: &Location) -> Result<Self, Stop> {
-        let manager =
-            Manager::from_url(&location.url).or_stop("--store: the URL cannot be read")?;
-        let pool = Pool::builder(manager.with_connect_timeout(SERVER_TIMEOUT))
+    pub(super) fn boxed(location: &Location) -> Result<Box<dyn Backend>, BoxError> {
+        let pool = Pool::builder(Manager::from_url(&location.url)?)
             .max_size(location.connections as usize)
-            .build()
-            .or_stop("--store")?;
+            .build()?;
         let schema = location.namespace.clone();
-        let config = Config::new().with_schema(&schema).or_stop("--store")?;
+        let config = Config::new().with_schema(&schema)?;
         let store = MssqlStore::with_config(pool, config);
-        let server = format!("SQL Server at {}", without_credentials(&location.url));
-        // Boxed, because it is deep.
-        let connect = Box::pin(store.pool().get());
-        drop(reach(&server, "user and password", connect).await?);
-        Ok(Self { store, schema })
+        Ok(Box::new(Self { store, schema }))
     }
 
     fn transactions(&self) -> Transactions {

@@ -4,9 +4,8 @@ use idem_core::BoxError;
 use idem_sqlite::sqlx::{SqliteConnection, query_scalar};
 use idem_sqlite::{Config, SqliteStore};
 
-use super::Location;
 use super::database::sql_database;
-use crate::storm::stop::{OrStop, Stop};
+use super::{Backend, Location};
 
 #[derive(Debug)]
 pub(super) struct Sqlite {
@@ -15,18 +14,22 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    pub(super) async fn open(location: &Location) -> Result<Self, Stop> {
+    pub(super) async fn boxed(location: &Location) -> Result<Box<dyn Backend>, BoxError> {
+        Ok(Box::new(Self::open(location).await?))
+    }
+
+    pub(super) async fn open(location: &Location) -> Result<Self, BoxError> {
         let Location { url, namespace, .. } = location;
         if url.contains(":memory:") || url.contains("mode=memory") {
-            return Err(Stop::new(
-                "--store: a SQLite database in memory belongs to one process, and the storm is several; \
-                 give a file, sqlite:PATH",
-            ));
+            return Err(
+                "a SQLite database in memory belongs to one process, and the storm is several; \
+                 give a file, sqlite:PATH"
+                    .into(),
+            );
         }
-        let config = Config::new().with_table(format!("{namespace}_records"));
-        let store = SqliteStore::connect(url, config.or_stop("--store")?).await;
+        let config = Config::new().with_table(format!("{namespace}_records"))?;
         Ok(Self {
-            store: store.or_stop(format!("--store: `{url}` cannot be opened"))?,
+            store: SqliteStore::connect(url, config).await?,
             ledger: format!("{namespace}_ledger"),
         })
     }

@@ -1,4 +1,4 @@
-//! A worker process, and its [`Desk`]: how it handles a delivery.
+//! A worker process: how it handles a delivery, and where it is killed.
 
 use std::io::{self, BufRead, Write, stdin, stdout};
 use std::process::ExitCode;
@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Fingerprint, IdempotencyStoreExt as _,
+    BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Fingerprint, IdempotencyStoreExt as _, Key,
     Response,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep};
 
 use super::args::Sabotage;
-use super::backend::{self, Backend, Entry, Location, RETENTION, Settlement};
-use super::input::key;
-use super::probe::{Point, Probe};
-use super::protocol::{End, Order, Outcome, Report, Setup};
+use super::backend::{self, Entry, Location, Opened, RETENTION, Settlement};
+use super::protocol::{End, Order, Outcome, Point, Report, Setup};
 use super::stop::{OrStop, Stop, chain};
 
 /// The argument that makes the command a worker.
@@ -26,7 +24,7 @@ pub(crate) const ARGUMENT: &str = "storm-worker";
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a delivery may wait for an unreachable store or for the holder of its key.
-pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pauses before a claim is repeated: they double.
 const MIN_PAUSE: Duration = Duration::from_millis(2);
@@ -34,12 +32,6 @@ const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum duration of the work, in milliseconds.
 const MAX_WORK: u64 = 4;
-
-/// Returns whether this process was started as a worker.
-pub(crate) fn is_requested() -> bool {
-    let first = std::env::args_os().nth(1);
-    first.is_some_and(|first| first == ARGUMENT)
-}
 
 /// Handles deliveries until standard input ends, by the parent's choice or with the parent.
 pub(crate) fn main() -> ExitCode {
@@ -53,10 +45,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn run() -> Result<(), Stop> {
     let mut first = String::new();
-    stdin()
-        .read_line(&mut first)
-        .or_stop("a worker cannot read its set-up")?;
-    if first.is_empty() {
+    let read = stdin().read_line(&mut first);
+    if read.or_stop("a worker cannot read its set-up")? == 0 {
         return Ok(());
     }
     let setup = serde_json::from_str(&first)
@@ -81,10 +71,8 @@ fn read_orders(orders: &UnboundedSender<Order>) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(), Stop> {
-    let desk = Arc::new(Desk {
-        backend: open(&setup.location).await?,
-        setup,
-    });
+    let opened = open(&setup.location).await?;
+    let desk = Arc::new(Desk { opened, setup });
     say(&Report::Ready);
     while let Some(order) = orders.recv().await {
         let desk = Arc::clone(&desk);
@@ -101,8 +89,8 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
 }
 
 /// Opens the store. The parent has reached it before, so an error means that the server is away for
-/// a while: a worker is often started while it restarts.
-async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
+/// a while.
+async fn open(location: &Location) -> Result<Opened, Stop> {
     let begun = Instant::now();
     loop {
         match backend::open(location).await {
@@ -114,7 +102,7 @@ async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
 
 /// Writes the report at once. The parent always reads, so this does not block for long; if the
 /// parent is gone, this process has no reason to continue.
-pub(crate) fn say(report: &Report) {
+fn say(report: &Report) {
     let mut out = stdout().lock();
     let written = serde_json::to_writer(&mut out, report).map_err(io::Error::from);
     if written.and_then(|()| writeln!(out)).is_err() {
@@ -122,25 +110,46 @@ pub(crate) fn say(report: &Report) {
     }
 }
 
+/// The point where a delivery is killed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Probe {
+    delivery: u32,
+    crash: Option<Point>,
+}
+
+impl Probe {
+    /// Passes the point, except when it is the one to be killed at: then it reports that and waits
+    /// for the kill. The last point is also that of a crash planned for an earlier one, which a
+    /// duplicate does not pass.
+    pub(crate) async fn pass(self, point: Point) {
+        let is_last = point == Point::Unanswered && self.crash.is_some();
+        if is_last || self.crash == Some(point) {
+            let delivery = self.delivery;
+            say(&Report::Reached { delivery, point });
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// Handles deliveries: claims, works, settles, answers.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) backend: Box<dyn Backend>,
-    pub(crate) setup: Setup,
+struct Desk {
+    opened: Opened,
+    setup: Setup,
 }
 
 impl Desk {
     /// Returns the answer to a delivery, or why there is none.
-    pub(crate) async fn handle(&self, order: &Order) -> Result<Report, BoxError> {
-        let probe = Probe {
-            delivery: order.delivery,
-            crash: order.crash,
-        };
-        let fingerprint = Fingerprint::json(order.payload.get())?;
+    async fn handle(&self, order: &Order) -> Result<Report, BoxError> {
+        let Order {
+            delivery, crash, ..
+        } = *order;
+        let probe = Probe { delivery, crash };
+        let fingerprint = Fingerprint::json(&order.payload)?;
         let end = match self.setup.sabotage {
             Some(Sabotage::NoClaim) => {
                 let entry = self.entry(order, &fingerprint);
-                self.backend.append(&entry).await?;
+                self.opened.backend.append(&entry).await?;
                 End {
                     outcome: Outcome::Fresh,
                     waited: false,
@@ -150,11 +159,8 @@ impl Desk {
             }
             _ => self.once(order, fingerprint, probe).await?,
         };
-        probe.leave().await;
-        Ok(Report::Handled {
-            delivery: order.delivery,
-            end,
-        })
+        probe.pass(Point::Unanswered).await;
+        Ok(Report::Handled { delivery, end })
     }
 
     /// Repeats the claim until there is an outcome. It sends the same request after errors and
@@ -166,7 +172,6 @@ impl Desk {
         fingerprint: Fingerprint,
         probe: Probe,
     ) -> Result<End, BoxError> {
-        let store = self.backend.store();
         let deadline = Instant::now() + RETRY_TIMEOUT;
         let mut request = self.request(order, fingerprint)?;
         let (mut pause, mut waited, mut fenced) = (MIN_PAUSE, false, 0);
@@ -176,7 +181,8 @@ impl Desk {
                 let seconds = RETRY_TIMEOUT.as_secs();
                 return Err(format!("a delivery had no outcome after {seconds} s").into());
             }
-            let max_pause = match store.claim_retrying(&request, left).await? {
+            let claimed = self.opened.store.claim_retrying(&request, left).await?;
+            let max_pause = match claimed {
                 ClaimOutcome::Acquired(claim) => {
                     match self.work(order, claim, &fingerprint, probe).await {
                         Ok(response) => break (Outcome::Fresh, response),
@@ -217,7 +223,8 @@ impl Desk {
     }
 
     fn request(&self, order: &Order, fingerprint: Fingerprint) -> Result<ClaimRequest, Error> {
-        Ok(ClaimRequest::new(key(&order.key)?, fingerprint)
+        let key = Key::new("storm", "storm.effect", &order.key)?;
+        Ok(ClaimRequest::new(key, fingerprint)
             .with_lease(self.setup.lease)
             .with_retention(RETENTION))
     }
@@ -241,14 +248,14 @@ impl Desk {
             entry,
             probe,
         };
+        let Opened { store, backend, .. } = &self.opened;
         match self.setup.sabotage {
-            None | Some(Sabotage::NoClaim) => return self.backend.settle(&settlement).await,
-            Some(Sabotage::TwoTransactions) => self.backend.append(&settlement.entry).await?,
+            None | Some(Sabotage::NoClaim) => return backend.settle(&settlement).await,
+            Some(Sabotage::TwoTransactions) => backend.append(&settlement.entry).await?,
             Some(Sabotage::NoEffect) => {}
         }
         probe.pass(Point::Uncommitted).await;
         let (claim, response) = (settlement.claim, settlement.response);
-        let store = self.backend.store();
         store.complete(&claim, &response, RETENTION).await?;
         Ok(response)
     }
