@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use idem_core::backend::{Batcher, FinalResult, LockedKeys, MAX_LOCK_WAIT, RetryPauses};
+use idem_core::engine::Exclusion;
 use idem_core::{Claim, ClaimRequest, IdempotencyStore as _, Key, Record, Response, Result};
 use idem_sql::schema::fnv_1a;
 use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
@@ -101,11 +102,13 @@ pub type Transactions = idem_sql::transactions::Transactions<PgTransactions>;
 /// The attempts at one transaction: see [`Transactions`].
 pub type TransactionRetry = idem_sql::transactions::TransactionRetry<PgTransactions>;
 
+type Lookups = Batcher<Key, Result<Option<Record>>>;
+
 /// Transactions of a pool.
 #[derive(Debug, Clone)]
 pub struct PgTransactions {
     pool: PgPool,
-    lookups: Arc<OnceLock<Arc<Batcher<Key, Result<Option<Record>>>>>>,
+    lookups: Arc<OnceLock<Arc<Lookups>>>,
 }
 
 impl PgTransactions {
@@ -177,7 +180,7 @@ impl TransactionSource for PgTransactions {
         store.get(key).await
     }
 
-    /// Begins with an advisory lock of the key, and a mark of the transaction, in one round trip.
+    /// Begins with a mark of the transaction and an advisory lock of the key, in one round trip.
     ///
     /// Other transactions of this kind wait for the lock for as long as for a row. Under REPEATABLE
     /// READ and SERIALIZABLE the snapshot is older than the lock: a record that was committed in
@@ -187,28 +190,33 @@ impl TransactionSource for PgTransactions {
         store: &PostgresStore,
         isolation: Isolation,
         request: &ClaimRequest,
+        exclusion: Exclusion,
     ) -> Result<Option<PgTransaction<'static>>> {
         let operations = &store.operations;
         if operations.config.waits_for_standbys() {
             return Ok(None);
         }
         let key = request.key();
-        let lock = fnv_1a(&format!(
-            "{} {}",
-            operations.config.qualified_table(),
-            key.hashed()
-        ));
-        let text = format!(
-            "{}; SELECT pg_catalog.set_config('idem.attempt', '{:032x}', true), \
-             pg_catalog.set_config('idem.wait', pg_catalog.current_setting('lock_timeout'), true), \
-             pg_catalog.set_config('lock_timeout', '{}ms', true), \
-             pg_catalog.pg_advisory_xact_lock({}), \
-             pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.wait'), true)",
-            begin(isolation),
-            u128::from_be_bytes(*request.attempt().as_bytes()),
-            MAX_LOCK_WAIT.as_millis(),
-            lock.cast_signed(),
+        let mark = u128::from_be_bytes(*request.attempt().as_bytes());
+        let mark = format!(
+            "{}; SET LOCAL idem.attempt = '{mark:032x}'",
+            begin(isolation)
         );
+        let text = match exclusion {
+            Exclusion::Exclusive => {
+                let table = operations.config.qualified_table();
+                let lock = fnv_1a(&format!("{table} {}", key.hashed())).cast_signed();
+                let wait = MAX_LOCK_WAIT.as_millis();
+                format!(
+                    "{mark}; SELECT \
+                     pg_catalog.set_config('idem.wait', pg_catalog.current_setting('lock_timeout'), true), \
+                     pg_catalog.set_config('lock_timeout', '{wait}ms', true), \
+                     pg_catalog.pg_advisory_xact_lock({lock}), \
+                     pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.wait'), true)"
+                )
+            }
+            Exclusion::Optimistic => mark,
+        };
         let begun = self.begun(text).await;
         let begun = begun.map_err(|error| operations.noted(&operations.locked, key, error));
         begun.map(Some)

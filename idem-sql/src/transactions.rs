@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use idem_core::backend::RetryPauses;
-use idem_core::engine::{Transactional, as_store};
+use idem_core::engine::{Exclusion, Transactional, as_store};
 use idem_core::{
     BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, IdempotencyStore, Key, Record,
     Response, Result,
@@ -53,6 +53,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         _store: &Self::Store,
         _isolation: Self::Isolation,
         _request: &ClaimRequest,
+        _exclusion: Exclusion,
     ) -> impl Future<Output = Result<Option<Self::Transaction>>> + Send {
         async { Ok(None) }
     }
@@ -193,9 +194,13 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
         self.source.look_up(&self.store, key).await
     }
 
-    async fn begin_for(&self, request: &ClaimRequest) -> Result<Option<S::Transaction>> {
+    async fn begin_for(
+        &self,
+        request: &ClaimRequest,
+        exclusion: Exclusion,
+    ) -> Result<Option<S::Transaction>> {
         self.source
-            .begin_for(&self.store, self.isolation, request)
+            .begin_for(&self.store, self.isolation, request, exclusion)
             .await
     }
 

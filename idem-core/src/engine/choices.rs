@@ -42,6 +42,19 @@ impl BusyPolicy {
     }
 }
 
+/// What keeps others from a key while the work of [`run_in`](crate::Idempotency::run_in) runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exclusion {
+    /// A lock of the transaction: across all processes, one work runs at a time.
+    #[default]
+    Exclusive,
+    /// Nothing but the record's unique key, at the end: faster. Within a process, one work runs at
+    /// a time. Of two processes that work at once, one commits; the other's transaction is rolled
+    /// back, and its caller gets the winner's result. On PostgreSQL; elsewhere as `Exclusive`.
+    Optimistic,
+}
+
 /// What becomes of the claim when the work returns an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -91,7 +91,7 @@ mod wait;
 mod waiting;
 mod work;
 
-pub use choices::{BusyPolicy, ErrorPolicy, InterruptPolicy};
+pub use choices::{BusyPolicy, ErrorPolicy, Exclusion, InterruptPolicy};
 pub use error::RunError;
 pub use handoff::Handoff;
 pub use idempotency::Idempotency;

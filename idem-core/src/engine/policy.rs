@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BusyPolicy, ErrorPolicy, InterruptPolicy, duration_text};
+use super::{BusyPolicy, ErrorPolicy, Exclusion, InterruptPolicy, duration_text};
 use crate::backend::check;
 use crate::{
     ClaimRequest, Error, FailedPolicy, Fingerprint, Key, Limits, Metadata, Result, StalePolicy,
@@ -41,6 +41,7 @@ pub struct Policy {
     on_panic: InterruptPolicy,
     on_stale: StalePolicy,
     on_failed: FailedPolicy,
+    exclusion: Exclusion,
     #[serde(skip_serializing_if = "Not::not")]
     requires_transactions: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +65,7 @@ impl Default for Policy {
             on_panic: InterruptPolicy::Release,
             on_stale: StalePolicy::TakeOver,
             on_failed: FailedPolicy::Replay,
+            exclusion: Exclusion::Exclusive,
             requires_transactions: false,
             max_result_bytes: None,
             max_request_bytes: None,
@@ -182,6 +184,13 @@ impl Policy {
         self
     }
 
+    /// Sets what keeps others from a key while work in a transaction runs.
+    #[must_use]
+    pub fn with_exclusion(mut self, exclusion: Exclusion) -> Self {
+        self.exclusion = exclusion;
+        self
+    }
+
     /// Sets a limit for results in stored form, below the store's own.
     #[must_use]
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
@@ -269,6 +278,12 @@ impl Policy {
     #[must_use]
     pub fn requires_transactions(&self) -> bool {
         self.requires_transactions
+    }
+
+    /// Returns what keeps others from a key while work in a transaction runs.
+    #[must_use]
+    pub fn exclusion(&self) -> Exclusion {
+        self.exclusion
     }
 
     /// Returns the limit for results, if there is one beside the store's.

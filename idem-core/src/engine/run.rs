@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt::Display;
 use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::Poll;
@@ -39,17 +40,17 @@ where
     Fut: Future<Output = Result<T, E>> + Send,
 {
     match held::<C, _, _, _>(decided(context, key, fingerprint).await) {
-        Ok(held) => perform::<C, _, _, _, _>(context, held, work).await,
-        Err(answer) => answer,
+        ControlFlow::Continue(held) => perform::<C, _, _, _, _>(context, held, work).await,
+        ControlFlow::Break(answer) => answer,
     }
 }
 
 /// Returns what a granted claim holds, and otherwise the answer to the caller.
 pub(super) fn held<C: Codec<T>, H, T, E>(
     claimed: Result<Claimed<H>>,
-) -> Result<H, Result<Outcome<T>, RunError<E, T>>> {
-    Err(match claimed {
-        Ok(Claimed::Held(held)) => return Ok(held),
+) -> ControlFlow<Result<Outcome<T>, RunError<E, T>>, H> {
+    ControlFlow::Break(match claimed {
+        Ok(Claimed::Held(held)) => return ControlFlow::Continue(held),
         Ok(Claimed::Completed(completed)) => replayed::<C, _>(completed).map_err(RunError::Codec),
         Ok(Claimed::Failed(failed)) => Err(RunError::Failed(failed)),
         Ok(Claimed::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
@@ -193,11 +194,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
     if context.policy.requires_transactions() {
         let message = "the policy demands that results commit together with rows, and the work has returned without \
                        `Work::commit`";
-        encoded = Err(Error::new(
-            ErrorKind::Misconfigured,
-            Effect::None,
-            message,
-        ));
+        encoded = Err(Error::new(ErrorKind::Misconfigured, Effect::None, message));
     }
     let source = match encoded {
         Ok(response) => match held.settle(Ending::Complete(response)).await {

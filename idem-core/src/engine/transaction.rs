@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::run::{after_error, cancelled, caught, encode, held, panicked};
 use super::transactional::{Lent, Transactional, Tx};
 use super::wait::{Asking, Asks, Claimed, claim};
 use super::waiting::OpenKey;
-use super::{Idempotency, Outcome, Policy, RunError, Work};
+use super::{Exclusion, Idempotency, Outcome, Policy, RunError, Work};
 use crate::backend::{LockedKeys, MAX_LOCK_WAIT, RetryPauses};
 use crate::backoff::Backoff;
 use crate::{
@@ -301,8 +302,8 @@ where
             context.observers.decided(request.key(), decision);
         }
         let open = match held::<C, _, _, _>(claimed) {
-            Ok(open) => open,
-            Err(answer) => return answer,
+            ControlFlow::Continue(open) => open,
+            ControlFlow::Break(answer) => return answer,
         };
         let on_drop = OnDrop {
             context,
@@ -336,6 +337,12 @@ where
         };
         drop(open.key);
         if let Err(error) = repeats.after(transactions, error).await {
+            // Another process may have committed the key, and so have made the work fail.
+            if context.policy.exclusion() == Exclusion::Optimistic
+                && is_taken(context, transactions, &request).await
+            {
+                continue;
+            }
             record(context, &request, after_error(context, &error)).await;
             return Err(RunError::Work(error));
         }
@@ -372,6 +379,7 @@ impl<X: Transactional> Asks for InTransaction<'_, X> {
         let key = context.shared.waiting.begin(request.key());
         let key = key.ok_or_else(LockedKeys::error)?;
         let Self(transactions) = self;
+        let exclusion = context.policy.exclusion();
         match transactions.look_up(context.store(), request.key()).await? {
             Some(record) => {
                 if let Some(lost) = lost(record, request) {
@@ -379,7 +387,7 @@ impl<X: Transactional> Asks for InTransaction<'_, X> {
                 }
             }
             None => {
-                if let Some(transaction) = transactions.begin_for(request).await? {
+                if let Some(transaction) = transactions.begin_for(request, exclusion).await? {
                     return Ok(Claimed::Held(Open {
                         transaction,
                         claim: None,
@@ -434,6 +442,17 @@ fn lost<H>(record: Record, request: &ClaimRequest) -> Option<Claimed<H>> {
         ClaimOutcome::Failed(_) if request.on_failed() == FailedPolicy::Retry => None,
         _ => Claimed::lost(outcome).ok(),
     }
+}
+
+/// Returns whether a committed record answers the request.
+async fn is_taken<X: Transactional>(
+    context: &Context,
+    transactions: &X,
+    request: &ClaimRequest,
+) -> bool {
+    let found = transactions.look_up(context.store(), request.key()).await;
+    let record = found.ok().flatten();
+    record.is_some_and(|record| lost::<()>(record, request).is_some())
 }
 
 /// Why work in a transaction gave no value. The transaction is rolled back.

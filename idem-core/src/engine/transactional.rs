@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::{
-    Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key, Record, Response, Result,
-};
+use super::Exclusion;
+use crate::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key, Record, Response, Result};
 
 /// The transactions of a driver on the database that holds the records, for
 /// [`Idempotency::run_in`](crate::Idempotency::run_in) and [`Work::commit`](crate::Work::commit).
@@ -54,9 +53,9 @@ pub trait Transactional: fmt::Debug + Send + Sync {
         async move { store.get(key).await }
     }
 
-    /// Begins a transaction that keeps others from the key by a lock of its own, without a record:
-    /// for a key that a look-up has found to be free. `None` where a claim is as cheap, as by
-    /// default.
+    /// Begins a transaction without a record, for a key that a look-up has found to be free: it
+    /// keeps others from the key by a lock of its own, or is optimistic. `None` where a claim is as
+    /// cheap, as by default.
     ///
     /// # Errors
     ///
@@ -68,6 +67,7 @@ pub trait Transactional: fmt::Debug + Send + Sync {
     fn begin_for(
         &self,
         _request: &ClaimRequest,
+        _exclusion: Exclusion,
     ) -> impl Future<Output = Result<Option<Self::Transaction>>> + Send {
         async { Ok(None) }
     }

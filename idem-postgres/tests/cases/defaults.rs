@@ -205,7 +205,7 @@ async fn a_table_that_changes_under_a_store_is_prepared_for_anew(cx: &Context) -
                 "in_flight"
             );
             assert_eq!(store.claim(&duplicate()).await?.name(), "in_flight");
-            let transactions = Transactions::new(&store);
+            let transactions = Transactions::new(store);
             let mut attempts = transactions.attempts();
             let returned = loop {
                 let mut transaction = attempts.begin().await?;
