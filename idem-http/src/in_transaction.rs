@@ -23,7 +23,7 @@ pub(crate) async fn guarded<S, B, R>(
     request: KeyedRequest,
     mut guard: Guard,
     transactions: &dyn RunsIn,
-    begun: Begun,
+    begun: Begun<R>,
 ) -> Result<Response<Body<R>>, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -101,7 +101,7 @@ struct Attempts<'a, S, R: HttpBody<Data = Bytes>, E> {
     guard: &'a Guard,
     request: &'a KeyedRequest,
     judge: Judge<'a>,
-    begun: Begun,
+    begun: Begun<R>,
     service: Mutex<S>,
     /// What the last one answered.
     last: Mutex<Option<Result<Response<Body<R>>, E>>>,

@@ -336,7 +336,7 @@ async fn core(store: &MySqlStore) -> Result<(), BoxError> {
     store.complete(&claim, &response, HOUR).await?;
     store.complete(&claim, &response, HOUR).await?;
     assert_eq!(store.claim(&rival).await?.name(), "completed");
-    let mut attempts = Transactions::new(&store).attempts();
+    let mut attempts = Transactions::new(store).attempts();
     let mut transaction = attempts.begin().await?;
     let claim = store.claim_in(&mut transaction, &second).await?.acquired();
     let claim = claim.ok_or("fresh")?;

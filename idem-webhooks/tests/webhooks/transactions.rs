@@ -38,7 +38,8 @@ async fn an_event_leaves_its_rows_and_its_record_or_nothing() {
     assert_eq!(count, 1);
 
     let request = delivery("two", r#"{"version": 5}"#);
-    let refused = versioned(store).receive_in(&transactions, &request, async |_, _, _| Ok(()));
+    let receiver = versioned(store);
+    let refused = receiver.receive_in(&transactions, &request, async |_, _, _| Ok(()));
     let refused = refused.await.received;
     assert!(
         matches!(&refused, Received::Store(error) if error.kind() == ErrorKind::Misconfigured),
