@@ -102,14 +102,11 @@ impl Split {
                 tokio::spawn(split.serve(client));
             }
         });
-        Ok(through.with(
-            if split.is_mysql {
-                "ssl-mode"
-            } else {
-                "sslmode"
-            },
-            "disable",
-        ))
+        let (name, value) = match split.is_mysql {
+            true => ("ssl-mode", "disabled"),
+            false => ("sslmode", "disable"),
+        };
+        Ok(through.with(name, value))
     }
 
     async fn serve(self, mut client: TcpStream) -> io::Result<()> {
