@@ -252,11 +252,7 @@ async fn a_duplicate_beside_an_open_transaction_is_refused_or_waits() {
         let gate = Arc::new(Semaphore::new(0));
         let wait = Duration::from_secs(if waits { 60 } else { 0 });
         let policy = HttpPolicy::default().with_wait(wait);
-        let engine = Policy::default().with_retry_timeout(Duration::from_millis(400));
-        let layer = layer_on(shop.idempotency().with_policy(engine))
-            .in_transactions(shop.transactions())
-            .with_policy(policy);
-        let app = gated(layer, &gate);
+        let app = gated(shop.layer().with_policy(policy), &gate);
         let first = spawned(&app);
         app.until_runs(1).await;
         let second = spawned(&app);
@@ -276,7 +272,9 @@ async fn a_duplicate_beside_an_open_transaction_is_refused_or_waits() {
 async fn a_client_that_hangs_up_while_the_commit_waits_finds_its_answer_later() {
     let shop = Shop::open().await;
     let commits = Commits::new(&shop, Commit::Waits(Arc::new(Semaphore::new(0))));
-    let layer = layer_on(shop.idempotency()).in_transactions(commits.clone());
+    let patient = Policy::default().with_retry_timeout(Duration::from_secs(240));
+    let idempotency = shop.idempotency().with_policy(patient);
+    let layer = layer_on(idempotency).in_transactions(commits.clone());
     let app = App::new(layer, pay);
     let send = || request("POST", "/created", "a", "{}");
     let first = tokio::spawn({
@@ -299,7 +297,7 @@ async fn a_client_that_hangs_up_while_the_commit_waits_finds_its_answer_later() 
 async fn an_unknown_commit_is_never_answered_as_a_success() {
     let shop = Shop::open().await;
     let store = FailingStore::new(ErrorKind::Unavailable);
-    let short = Duration::from_millis(200);
+    let short = Duration::from_secs(4);
     let policy = Policy::default().with_lease(short).with_retry_timeout(short);
     let commits = Commits::new(&shop, Commit::Lost(store.clone()));
     let idempotency = Idempotency::new(store).with_policy(policy);

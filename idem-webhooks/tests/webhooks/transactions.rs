@@ -2,9 +2,9 @@
 
 use idem_core::ErrorKind;
 use idem_sqlite::{Config, SqliteStore, Transactions};
-use idem_webhooks::Received;
+use idem_webhooks::{Received, Receiver};
 
-use crate::support::delivery::{delivery, receiver, versioned};
+use crate::support::delivery::{delivery, verifier, versioned};
 
 #[tokio::test]
 async fn an_event_leaves_its_rows_and_its_record_or_nothing() {
@@ -15,11 +15,11 @@ async fn an_event_leaves_its_rows_and_its_record_or_nothing() {
     let table = sqlx::query("CREATE TABLE events (id TEXT NOT NULL)");
     table.execute(store.pool()).await.unwrap();
     let transactions = Transactions::new(&store);
-    let receiver_of_store = receiver(store.clone());
+    let receiver = Receiver::new(store.clone(), verifier(), "octo-org").unwrap();
     let mut received = Vec::new();
     for works in [false, true, true] {
         let request = delivery("one", "{}");
-        let answer = receiver_of_store.receive_in(&transactions, &request, async |mut tx, event, _| {
+        let answer = receiver.receive_in(&transactions, &request, async |mut tx, event, _| {
             let insert = sqlx::query("INSERT INTO events VALUES (?)").bind(event.id().to_owned());
             insert.execute(&mut **tx).await?;
             if works { Ok(()) } else { Err("a bug".into()) }
