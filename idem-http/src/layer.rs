@@ -138,7 +138,8 @@ impl IdempotencyLayer {
         if let Some(transactions) = &self.transactions
             && !transactions.is_of(self.idempotency.store())
         {
-            let detail = "the transactions of the layer were made from another store than the engine's";
+            let detail =
+                "the transactions of the layer were made from another store than the engine's";
             return Err(Error::new(ErrorKind::Misconfigured, Effect::None, detail));
         }
         let (lifetime, least) = (self.lifetime()?, self.policy.min_lifetime);

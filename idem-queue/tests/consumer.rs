@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    BusyPolicy, ClaimRequest, ErrorKind, Failure, Fingerprint, Idempotency, IdempotencyStore, Key, MemoryStore,
-    Policy, Record, Response, Work,
+    BusyPolicy, ClaimRequest, ErrorKind, Failure, Fingerprint, Idempotency, IdempotencyStore, Key,
+    MemoryStore, Policy, Record, Response, Work,
 };
 use idem_queue::{Backoff, Consumer, Disposition, Handled, Message, Reason, WorkError};
 use idem_sqlite::{Config, SqliteStore, Transactions};
@@ -476,13 +476,19 @@ async fn a_message_in_a_transaction_leaves_its_rows_and_its_record_or_nothing() 
             let ends = ends.take().expect("it is called once");
             async move {
                 let insert = sqlx::query("INSERT INTO parcels (name) VALUES ('parcel')");
-                insert.execute(&mut **tx).await.map_err(WorkError::temporary)?;
+                insert
+                    .execute(&mut **tx)
+                    .await
+                    .map_err(WorkError::temporary)?;
                 ends
             }
         });
         let handled = handled.await;
         let shown = format!("{:?}", handled.disposition());
-        assert!(shown.starts_with(disposition), "{id} {delivery}: {handled:?}");
+        assert!(
+            shown.starts_with(disposition),
+            "{id} {delivery}: {handled:?}"
+        );
         let count = sqlx::query_scalar("SELECT count(*) FROM parcels");
         let count: i64 = count.fetch_one(store.pool()).await.unwrap();
         assert_eq!(usize::try_from(count).unwrap(), rows, "{id} {delivery}");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::Request;
 use idem_core::engine::{Transactional, Tx};
 use idem_core::{
-    Advance, BoxError, Bytes, Effect, Error, ErrorKind, Idempotency, IdempotencyStore, Key, Response,
-    Result, Work,
+    Advance, BoxError, Bytes, Effect, Error, ErrorKind, Idempotency, IdempotencyStore, Key,
+    Response, Result, Work,
 };
 
 use crate::cloud_events::Events;

@@ -14,8 +14,8 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use idem_core::engine::Transactional;
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Idempotency,
-    IdempotencyStore, Policy, Response as Stored, Result, Work,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Idempotency, IdempotencyStore,
+    Policy, Response as Stored, Result, Work,
 };
 use idem_http::{
     HandlerError, HttpPolicy, IdempotencyLayer, NoTransaction, NotStored, ProblemType, Tx, to_http,
@@ -190,7 +190,11 @@ async fn a_request_is_handled_again_after_an_error_that_calls_for_it() {
             let mut tx = take(&request);
             insert(&mut tx).await.unwrap();
             match tries.fetch_add(1, Ordering::SeqCst) {
-                0 | 1 => failed(Error::new(ErrorKind::Contention, Effect::None, "lost a race")),
+                0 | 1 => failed(Error::new(
+                    ErrorKind::Contention,
+                    Effect::None,
+                    "lost a race",
+                )),
                 _ => StatusCode::CREATED.into_response(),
             }
         }
@@ -298,7 +302,9 @@ async fn an_unknown_commit_is_never_answered_as_a_success() {
     let shop = Shop::open().await;
     let store = FailingStore::new(ErrorKind::Unavailable);
     let short = Duration::from_secs(4);
-    let policy = Policy::default().with_lease(short).with_retry_timeout(short);
+    let policy = Policy::default()
+        .with_lease(short)
+        .with_retry_timeout(short);
     let commits = Commits::new(&shop, Commit::Lost(store.clone()));
     let idempotency = Idempotency::new(store).with_policy(policy);
     let app = App::new(layer_on(idempotency).in_transactions(commits), pay);
@@ -357,7 +363,11 @@ async fn a_client_gets_what_the_handler_has_committed() {
     {
         for is_replayed in [false, true] {
             let answer = app.send(request("POST", path, path, "{}")).await;
-            assert_eq!((answer.status.as_u16(), answer.text()), (status, text), "{path}");
+            assert_eq!(
+                (answer.status.as_u16(), answer.text()),
+                (status, text),
+                "{path}"
+            );
             assert_eq!(answer.is_replayed(), is_replayed, "{path}");
         }
         assert_eq!(app.runs(), number + 1, "{path}");
@@ -389,7 +399,10 @@ async fn a_handler_that_forgets_to_commit_is_refused_at_its_first_call() {
     let lends = App::new(layer_on(idempotency).in_transactions(transactions), pay);
     let created = || request("POST", "/created", "c", "{}");
     for is_replayed in [false, true] {
-        assert_eq!(commits.send(post("b", "{}")).await.is_replayed(), is_replayed);
+        assert_eq!(
+            commits.send(post("b", "{}")).await.is_replayed(),
+            is_replayed
+        );
         assert_eq!(lends.send(created()).await.is_replayed(), is_replayed);
     }
     assert_eq!((commits.runs(), lends.runs()), (1, 1));
@@ -446,7 +459,10 @@ impl Commits {
     }
 
     fn is_committing(&self) -> bool {
-        *self.is_committing.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .is_committing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -461,7 +477,11 @@ impl Transactional for Commits {
         self.inner.begin().await
     }
 
-    async fn claim(&self, transaction: &mut Sqlite, request: &ClaimRequest) -> Result<ClaimOutcome> {
+    async fn claim(
+        &self,
+        transaction: &mut Sqlite,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
         self.inner.claim(transaction, request).await
     }
 
@@ -472,7 +492,9 @@ impl Transactional for Commits {
         response: &Stored,
         retention: Duration,
     ) -> Result<()> {
-        self.inner.seal(transaction, claim, response, retention).await
+        self.inner
+            .seal(transaction, claim, response, retention)
+            .await
     }
 
     async fn commit(&self, transaction: Sqlite) -> Result<()> {
@@ -484,7 +506,11 @@ impl Transactional for Commits {
             }
             Commit::Lost(store) => {
                 store.set_fails(true);
-                Err(Error::new(ErrorKind::Unavailable, Effect::Unknown, "silence"))
+                Err(Error::new(
+                    ErrorKind::Unavailable,
+                    Effect::Unknown,
+                    "silence",
+                ))
             }
         }
     }

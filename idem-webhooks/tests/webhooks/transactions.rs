@@ -29,7 +29,11 @@ async fn an_event_leaves_its_rows_and_its_record_or_nothing() {
     assert!(
         matches!(
             &received[..],
-            [Received::Error(_), Received::Handled, Received::Duplicate { .. }]
+            [
+                Received::Error(_),
+                Received::Handled,
+                Received::Duplicate { .. }
+            ]
         ),
         "{received:?}"
     );
