@@ -76,6 +76,12 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     /// Rolls the transaction back. A failure is not reported: the connection is gone then.
     fn rollback(&self, transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
 
+    /// Returns an error when the transaction is no longer the one that was begun. Default: the
+    /// commit finds out.
+    fn check(&self, _: &Self::Transaction) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns whether to repeat the whole transaction after this error.
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool;
 }
@@ -232,6 +238,7 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
+        self.source.check(transaction)?;
         self.store
             .completes(transaction, claim, response, retention)
             .await

@@ -8,6 +8,7 @@ mod drivers;
 mod error;
 mod executor;
 mod file;
+mod guarded;
 mod lock;
 mod operations;
 mod pools;
@@ -27,6 +28,7 @@ pub use drivers::CallerTransaction;
 #[cfg(feature = "rusqlite")]
 pub use drivers::RusqliteTransaction;
 pub use error::is_transaction_retryable;
+pub use guarded::Transaction;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::SqliteStore;
 pub use tx::{TransactionRetry, Transactions};

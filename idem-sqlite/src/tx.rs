@@ -5,14 +5,14 @@ use std::error::Error as StdError;
 use idem_core::Result;
 use idem_core::backend::RetryPauses;
 use idem_sql::transactions::TransactionSource;
-use sqlx::{SqlitePool, SqliteTransaction};
+use sqlx::SqlitePool;
 
 use crate::drivers::{CallerTransaction, executor};
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
+use crate::guarded::Transaction;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
-use crate::transaction::BEGIN;
 
 idem_sql::store_in_transaction! {
     /// Operations in a caller's transaction: the record and the caller's own rows commit together.
@@ -106,7 +106,7 @@ impl TransactionSource for SqliteTransactions {
     type Pool = SqlitePool;
     type Store = SqliteStore;
     type Isolation = ();
-    type Transaction = SqliteTransaction<'static>;
+    type Transaction = Transaction;
 
     fn new(pool: SqlitePool) -> Self {
         let file = DatabaseFile::new(pool.connect_options().get_filename(), false);
@@ -117,12 +117,12 @@ impl TransactionSource for SqliteTransactions {
         store.pool().clone()
     }
 
-    async fn begin(&self, (): (), pauses: &mut RetryPauses) -> Result<SqliteTransaction<'static>> {
+    async fn begin(&self, (): (), pauses: &mut RetryPauses) -> Result<Transaction> {
         loop {
             let pool = self.pool.clone();
             // Begins in its own task, as in every backend: a future that is dropped while it begins
             // leaves nothing open.
-            let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
+            let begun = tokio::spawn(async move { Transaction::begin(&pool).await }).await;
             match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
                 Err(error) if is_transaction_retryable(&error) && pauses.wait().await => {}
                 begun => {
@@ -133,16 +133,19 @@ impl TransactionSource for SqliteTransactions {
         }
     }
 
-    async fn commit(&self, transaction: SqliteTransaction<'static>) -> Result<()> {
-        let committed = transaction.commit().await;
-        let committed = committed.map_err(|error| classify(error, Access::Write));
+    async fn commit(&self, transaction: Transaction) -> Result<()> {
+        transaction.commit().await?;
         // A commit into a deleted file is not acknowledged.
-        let kept = committed.and_then(|()| self.file.after_write());
+        let kept = self.file.after_write();
         kept.map_err(|error| error.at(BACKEND, "commit"))
     }
 
-    async fn rollback(&self, transaction: SqliteTransaction<'static>) {
+    async fn rollback(&self, transaction: Transaction) {
         let _ = transaction.rollback().await;
+    }
+
+    fn check(&self, transaction: &Transaction) -> Result<()> {
+        transaction.check()
     }
 
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool {

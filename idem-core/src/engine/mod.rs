@@ -101,5 +101,5 @@ pub use policies::Policies;
 pub use policies::{PolicyFile, PolicyFileError};
 pub use policy::Policy;
 pub use saga::{NotUndone, Saga, SagaEnd, SagaStep, SagaStop, StepError};
-pub use transactional::{Lent, Transactional, Tx, as_store};
+pub use transactional::{Lent, Transactional, Tx, as_store, transaction_ended};
 pub use work::Work;

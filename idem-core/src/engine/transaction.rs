@@ -17,14 +17,14 @@ use super::context::{Context, in_time};
 use super::ending::Ending;
 use super::observe::Decision;
 use super::run::{after_error, cancelled, caught, encode, held, panicked};
-use super::transactional::{Lent, Transactional, Tx};
+use super::transactional::{Lent, Transactional, Tx, transaction_ended};
 use super::wait::{Asking, Asks, Claimed, claim};
 use super::waiting::OpenKey;
 use super::{Exclusion, Idempotency, Outcome, Policy, RunError, Work};
 use crate::backend::{LockedKeys, MAX_LOCK_WAIT, RetryPauses};
 use crate::backoff::Backoff;
 use crate::{
-    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy,
+    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure,
     Fingerprint, Key, Record, Response, Result,
 };
 
@@ -242,7 +242,7 @@ impl Work {
                             context,
                             transactions,
                             transaction,
-                            Hold::Claim(claim),
+                            Hold::Claim(&claim),
                             response,
                         );
                         sealed.await.map(|response| (value, Some(response)))
@@ -315,7 +315,7 @@ where
         let error = match worked {
             Ok((transaction, value)) => {
                 let response = encoded::<C, T>(context, &value);
-                let hold = open.claim.map_or(Hold::Lock(&request), Hold::Claim);
+                let hold = open.claim.as_ref().map_or(Hold::Lock(&request), Hold::Claim);
                 match committed(context, transactions, transaction, hold, response).await {
                     Ok(_) => {
                         context.observers.sealed(request.key(), None);
@@ -323,6 +323,12 @@ where
                     }
                     Err(NotCommitted::Unknown(source)) => {
                         return Err(RunError::NotStored { value, source });
+                    }
+                    // Nobody else can take over a claim that is not committed.
+                    Err(NotCommitted::RolledBack(error))
+                        if error.downcast_ref().is_some_and(Error::is_claim_lost) =>
+                    {
+                        transaction_ended(Effect::None).with_source(error).into()
                     }
                     Err(NotCommitted::RolledBack(error)) => error,
                 }
@@ -511,8 +517,9 @@ fn encoded<C: Codec<T>, T>(context: &Context, value: &T) -> Result<Response> {
 }
 
 /// How an open transaction holds its key.
+#[derive(Clone, Copy)]
 enum Hold<'r> {
-    Claim(Claim),
+    Claim(&'r Claim),
     Lock(&'r ClaimRequest),
 }
 
@@ -530,8 +537,8 @@ async fn committed<X: Transactional>(
         let tx = &mut transaction;
         let claim = match hold {
             Hold::Claim(claim) => {
-                let sealed = transactions.seal(tx, &claim, &response, policy.retention());
-                sealed.await.map(|()| claim)
+                let sealed = transactions.seal(tx, claim, &response, policy.retention());
+                sealed.await.map(|()| claim.clone())
             }
             Hold::Lock(request) => {
                 let inserted = transactions.insert(tx, request, &response, policy.retention());
@@ -545,6 +552,7 @@ async fn committed<X: Transactional>(
         Ok(sealed) => sealed,
         Err(error) => {
             transactions.roll_back(transaction).await;
+            fail_if_ended(context, hold, &error).await;
             return Err(NotCommitted::RolledBack(error.into()));
         }
     };
@@ -552,7 +560,10 @@ async fn committed<X: Transactional>(
     let commit = transactions.commit(transaction);
     match in_time(policy.try_limit(), "commit", commit).await {
         Ok(()) => Ok(response),
-        Err(error) if error.effect() == Effect::None => Err(NotCommitted::RolledBack(error.into())),
+        Err(error) if error.effect() == Effect::None || is_ended(&error) => {
+            fail_if_ended(context, hold, &error).await;
+            Err(NotCommitted::RolledBack(error.into()))
+        }
         Err(error) => match is_committed(context, &claim, sent).await {
             Some(true) => Ok(response),
             Some(false) => Err(NotCommitted::RolledBack(
@@ -560,6 +571,30 @@ async fn committed<X: Transactional>(
             )),
             None => Err(NotCommitted::Unknown(error)),
         },
+    }
+}
+
+fn is_ended(error: &Error) -> bool {
+    error.kind() == ErrorKind::Misconfigured && error.effect() == Effect::Unknown
+}
+
+/// Fails a claim that the work may have committed with some of its rows, which a later call must
+/// not repeat.
+async fn fail_if_ended(context: &Context, hold: Hold<'_>, error: &Error) {
+    if !is_ended(error) {
+        return;
+    }
+    let failure = Failure::new(Failure::NOT_STORED, error.to_string());
+    let policy = &context.policy;
+    match hold {
+        Hold::Lock(request) => record(context, request, Ending::Fail(failure)).await,
+        Hold::Claim(claim) => {
+            let failed = context
+                .store()
+                .fail(claim, &failure, policy.failure_retention());
+            // Otherwise the claim was rolled back, or ends with its lease; the caller needs the error.
+            let _ = in_time(policy.try_limit(), "fail", failed).await;
+        }
     }
 }
 

@@ -11,7 +11,10 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::Exclusion;
-use crate::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key, Record, Response, Result};
+use crate::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, IdempotencyStore, Key, Record,
+    Response, Result,
+};
 
 /// The transactions of a driver on the database that holds the records, for
 /// [`Idempotency::run_in`](crate::Idempotency::run_in) and [`Work::commit`](crate::Work::commit).
@@ -112,7 +115,7 @@ pub trait Transactional: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As for `complete`.
+    /// As for `complete`; [`transaction_ended`] where the transaction is not the one that began.
     ///
     /// # Cancellation
     ///
@@ -130,6 +133,7 @@ pub trait Transactional: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Without effect, nothing is committed. With an unknown one, either all of it or nothing is.
+    /// [`transaction_ended`], as for [`seal`](Self::seal).
     ///
     /// # Cancellation
     ///
@@ -142,6 +146,18 @@ pub trait Transactional: fmt::Debug + Send + Sync {
     /// Returns whether this error calls for the whole transaction once more: a deadlock, a
     /// serialization failure, a lock that was not free in time.
     fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool;
+}
+
+/// Returns the error of a transaction that has ended under the work, which is
+/// [`Misconfigured`](ErrorKind::Misconfigured).
+///
+/// With an unknown effect, the work may have committed some of its rows, and its claim with them:
+/// the engine then fails the claim, so that no later call repeats these rows.
+#[must_use]
+pub fn transaction_ended(effect: Effect) -> Error {
+    let message = "the work has ended its transaction: by COMMIT, ROLLBACK or DDL in a statement, or by an \
+                   error that rolls it back and that the work has not returned; the result is not stored";
+    Error::new(ErrorKind::Misconfigured, effect, message)
 }
 
 /// Returns the store as an `S`, or as a shared `S`.

@@ -24,7 +24,7 @@ pub use rusqlite::RusqliteTransaction;
 ///
 /// | driver | transaction | feature |
 /// | --- | --- | --- |
-/// | sqlx | `SqliteTransaction` | none |
+/// | sqlx | [`Transaction`](crate::Transaction) of this crate, `SqliteTransaction` | none |
 /// | SeaORM | `DatabaseTransaction`, or a reference to it, as in the closure of `transaction` | `sea-orm` |
 ///
 /// rusqlite blocks its thread, so it has methods of its own: `SqliteStore::rusqlite`, with the

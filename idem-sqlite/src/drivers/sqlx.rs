@@ -9,10 +9,17 @@ use sqlx::{Error as SqlxError, SqliteTransaction};
 
 use super::BoxExecutor;
 use super::connected::Connected;
+use crate::Transaction;
 use crate::error::{Access, classify};
 use crate::executor::SqliteExecutor;
 
 impl Connected for SqliteTransaction<'_> {
+    fn executor(&mut self) -> Result<BoxExecutor<'_>> {
+        Ok(on(self))
+    }
+}
+
+impl Connected for Transaction {
     fn executor(&mut self) -> Result<BoxExecutor<'_>> {
         Ok(on(self))
     }

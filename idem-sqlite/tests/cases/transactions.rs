@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Response};
-use idem_sqlite::{Config, SqliteStore, Transactions};
+use idem_sqlite::{Config, SqliteStore, Transaction, Transactions};
+use sqlx::Row;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{Row, SqliteTransaction};
 
 use super::case;
 use crate::support;
@@ -40,7 +40,7 @@ impl Shop {
         })
     }
 
-    async fn pay(transaction: &mut SqliteTransaction<'_>, key: String) -> Result<(), BoxError> {
+    async fn pay(transaction: &mut Transaction, key: String) -> Result<(), BoxError> {
         sqlx::query("INSERT INTO payments SELECT ?1, COALESCE(max(total), 0) + 1 FROM payments")
             .bind(key)
             .execute(&mut **transaction)
@@ -69,7 +69,7 @@ impl Shop {
 
     async fn claim_and_pay(
         &self,
-        transaction: &mut SqliteTransaction<'_>,
+        transaction: &mut Transaction,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome, BoxError> {
         let outcome = self.store.claim_in(transaction, request).await?;
