@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::{Caller, InTransaction, Level, Work};
 
-type Doing<'t> = Pin<Box<dyn Future<Output = ()> + Send + 't>>;
+pub(super) type Doing<'t, O = ()> = Pin<Box<dyn Future<Output = O> + Send + 't>>;
 
 type Step = Box<dyn for<'t> FnOnce(&'t mut dyn InTransaction) -> Doing<'t> + Send>;
 

@@ -24,10 +24,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// transaction holds the key.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Makes the list of cases.
 macro_rules! cases {
-    ($(law $law:literal $name:ident $([$($need:ident),+])?,)+) => {
+    ($list:ident, $(law $law:literal $name:ident $([$($need:ident),+])?,)+) => {
         /// The cases.
-        pub const CASES: &[Case] = &[$(Case {
+        pub const $list: &[Case] = &[$(Case {
             law: $law,
             name: stringify!($name),
             needs: &[Promise::Transactions, $($(Promise::$need),+)?],
@@ -36,8 +37,10 @@ macro_rules! cases {
         }),+];
     };
 }
+pub(super) use cases;
 
 cases! {
+    CASES,
     law 1 a_claim_in_a_transaction_is_told_the_same,
     law 1 transactions_are_repeated_as_a_whole,
     law 1 serializable_transactions_are_repeated_as_a_whole,
@@ -54,14 +57,14 @@ cases! {
 }
 
 /// An application, and what it has committed.
-struct Shop {
-    opens: Arc<dyn Opens>,
+pub(super) struct Shop {
+    pub(super) opens: Arc<dyn Opens>,
     namespace: String,
-    caller: Arc<dyn Caller>,
+    pub(super) caller: Arc<dyn Caller>,
 }
 
 impl Shop {
-    async fn open(cx: &Context, connections: usize) -> CaseResult<Self> {
+    pub(super) async fn open(cx: &Context, connections: usize) -> CaseResult<Self> {
         let opens = opens(cx)?;
         let caller = opens.open(cx.namespace(), None, connections).await?;
         let namespace = cx.namespace().to_owned();
@@ -76,7 +79,7 @@ impl Shop {
         Box::new(Begun::begin(Arc::clone(&self.caller), Level::Default))
     }
 
-    async fn paid(&self, id: &str) -> CaseResult<i64> {
+    pub(super) async fn paid(&self, id: &str) -> CaseResult<i64> {
         Ok(self.opens.paid(&self.namespace, id).await?)
     }
 }

@@ -11,8 +11,10 @@ mod deadpool_postgres;
 mod diesel_mysql;
 #[cfg(feature = "diesel-postgres")]
 mod diesel_postgres;
+mod engine;
 #[cfg(feature = "mysql-async")]
 mod mysql_async;
+mod run_in;
 #[cfg(feature = "rusqlite")]
 mod rusqlite;
 #[cfg(any(
@@ -34,14 +36,14 @@ use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_conformance::{CallerTransaction, Context, Missing, Profile, Promise, Target};
+use idem_conformance::{CallerTransaction, Case, Context, Missing, Profile, Promise, Target};
 use idem_core::{
-    Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Failure, Key, Response,
-    Result,
+    Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Failure, IdempotencyStore,
+    Key, Policy, Response, Result,
 };
 
 use crate::{Adapter, ServerUrl, Suite};
@@ -54,8 +56,12 @@ pub use deadpool_postgres::DeadpoolPostgres;
 pub use diesel_mysql::DieselMySql;
 #[cfg(feature = "diesel-postgres")]
 pub use diesel_postgres::DieselPostgres;
+#[allow(unused_imports, reason = "for the drivers that are on")]
+pub(crate) use engine::EngineIn;
+pub use engine::{Body, Engine, Ran};
 #[cfg(feature = "mysql-async")]
 pub use mysql_async::MySqlAsync;
+pub use run_in::RUN_IN_CASES;
 #[cfg(feature = "rusqlite")]
 pub use rusqlite::Rusqlite;
 #[cfg(feature = "sea-orm-mysql")]
@@ -87,6 +93,18 @@ pub enum Level {
 pub trait Caller: Debug + Send + Sync {
     /// Does the work in one transaction. Commits after `Ok`, and rolls back after an error.
     async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError>;
+
+    /// Returns an engine on a clone of this caller's store, or on another store: as in a process of
+    /// its own. `None` where the driver has no transactions for the engine.
+    fn engine(
+        &self,
+        store: Option<Arc<dyn IdempotencyStore>>,
+        policy: Policy,
+        level: Level,
+    ) -> Option<Arc<dyn Engine>> {
+        let _ = (store, policy, level);
+        None
+    }
 
     /// Returns whether the store's crate says to repeat the transaction after this error.
     fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool;
@@ -269,6 +287,10 @@ pub trait Shop: Adapter {
     /// `None` where there is no such setting.
     fn lock_wait() -> Option<(&'static str, &'static str)>;
 
+    /// Statements that end the transaction in which they run; how many rows of before they commit,
+    /// and how many of after are committed.
+    const TRAPS: &'static [(&'static str, i64, i64)];
+
     /// Creates the table where it is missing.
     async fn open_shop(&self, namespace: &str) -> Result<(), BoxError>;
 
@@ -282,6 +304,9 @@ pub trait Shop: Adapter {
 /// Makes callers.
 #[async_trait]
 pub trait Calls: Clone + Debug + Send + Sync + 'static {
+    /// Whether the engine runs in transactions of this driver.
+    const RUNS: bool = false;
+
     /// The database.
     type Base: Shop;
 
@@ -362,6 +387,8 @@ trait Opens: Send + Sync {
     async fn totals(&self, namespace: &str) -> Result<(i64, i64), BoxError>;
 
     fn lock_wait(&self) -> Option<(&'static str, &'static str)>;
+
+    fn traps(&self) -> &'static [(&'static str, i64, i64)];
 }
 
 #[async_trait]
@@ -388,7 +415,14 @@ impl<C: Calls> Opens for Driven<C> {
     fn lock_wait(&self) -> Option<(&'static str, &'static str)> {
         C::Base::lock_wait()
     }
+
+    fn traps(&self) -> &'static [(&'static str, i64, i64)] {
+        C::Base::TRAPS
+    }
 }
+
+/// The cases of drivers whose transactions the engine runs in.
+static ALL_CASES: LazyLock<Vec<Case>> = LazyLock::new(|| [CASES, RUN_IN_CASES].concat());
 
 static TARGETS: Mutex<BTreeMap<&str, Arc<dyn Opens>>> = Mutex::new(BTreeMap::new());
 
@@ -420,5 +454,8 @@ pub fn driven<C: Calls>(
         }
     });
     let target = target.with_only(Promise::Transactions).with_cases(CASES);
-    target.derived()
+    match C::RUNS {
+        true => target.with_cases(&ALL_CASES).derived(),
+        false => target.derived(),
+    }
 }

@@ -6,12 +6,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::BoxError;
+use idem_core::{BoxError, IdempotencyStore, Policy};
 use idem_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use idem_mysql::sqlx::{AssertSqlSafe, Row, raw_sql};
 use idem_mysql::{Isolation, MySqlStore, Transaction, Transactions, is_transaction_retryable};
 
-use super::{Caller, Calls, Level, Open, Shop, Work, in_transaction, sqlx_driver, url_of};
+use super::{
+    Caller, Calls, Engine, EngineIn, Level, Open, Shop, Work, in_transaction, sqlx_driver, url_of,
+};
 use crate::{Adapter, MySql};
 
 #[async_trait]
@@ -24,6 +26,14 @@ impl Shop for MySql {
         let set = "SET SESSION innodb_lock_wait_timeout = 7";
         Some((set, "SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)"))
     }
+
+    const TRAPS: &'static [(&'static str, i64, i64)] = &[
+        ("COMMIT", 1, 0),
+        ("ROLLBACK", 0, 0),
+        ("START TRANSACTION", 1, 0),
+        ("ROLLBACK; SET autocommit = 0; START TRANSACTION", 0, 0),
+        ("DROP TABLE IF EXISTS there_is_no_such_table", 1, 0),
+    ];
 
     async fn open_shop(&self, namespace: &str) -> Result<(), BoxError> {
         let payments = Self::payments(namespace);
@@ -56,6 +66,8 @@ pub struct SqlxMySql;
 
 #[async_trait]
 impl Calls for SqlxMySql {
+    const RUNS: bool = true;
+
     type Base = MySql;
 
     async fn open(
@@ -85,15 +97,20 @@ struct Application {
     transactions: Transactions,
 }
 
-#[async_trait]
-impl Caller for Application {
-    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
+impl Application {
+    fn transactions(&self, level: Level) -> Transactions {
         let isolation = match level {
             Level::Default => Isolation::ReadCommitted,
             Level::Serializable => Isolation::Serializable,
         };
-        let transactions = self.transactions.clone().with_isolation(isolation);
-        let mut transaction = transactions.attempts().begin().await?;
+        self.transactions.clone().with_isolation(isolation)
+    }
+}
+
+#[async_trait]
+impl Caller for Application {
+    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
+        let mut transaction = self.transactions(level).attempts().begin().await?;
         let mut open = Open {
             store: &self.store,
             transaction: &mut transaction,
@@ -105,6 +122,22 @@ impl Caller for Application {
             Err(_) => transaction.rollback().await?,
         }
         done
+    }
+
+    fn engine(
+        &self,
+        store: Option<Arc<dyn IdempotencyStore>>,
+        policy: Policy,
+        level: Level,
+    ) -> Option<Arc<dyn Engine>> {
+        let engine = EngineIn::new(
+            &self.store,
+            store,
+            policy,
+            self.transactions(level),
+            &self.payments,
+        );
+        Some(Arc::new(engine))
     }
 
     fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {

@@ -6,12 +6,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::BoxError;
+use idem_core::{BoxError, IdempotencyStore, Policy};
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use idem_postgres::sqlx::{AssertSqlSafe, PgTransaction, Row, raw_sql};
 use idem_postgres::{Isolation, PostgresStore, Transactions, is_transaction_retryable};
 
-use super::{Caller, Calls, Level, Open, Shop, Work, in_transaction, sqlx_driver, url_of};
+use super::{
+    Caller, Calls, Engine, EngineIn, Level, Open, Shop, Work, in_transaction, sqlx_driver, url_of,
+};
 use crate::{Adapter, Postgres};
 
 #[async_trait]
@@ -24,6 +26,8 @@ impl Shop for Postgres {
         let set = "SET LOCAL lock_timeout = '77ms'";
         Some((set, "SELECT current_setting('lock_timeout')"))
     }
+
+    const TRAPS: &'static [(&'static str, i64, i64)] = &[("ROLLBACK", 0, 1)];
 
     async fn open_shop(&self, namespace: &str) -> Result<(), BoxError> {
         let payments = Self::payments(namespace);
@@ -59,6 +63,8 @@ pub struct SqlxPostgres;
 
 #[async_trait]
 impl Calls for SqlxPostgres {
+    const RUNS: bool = true;
+
     type Base = Postgres;
 
     async fn open(
@@ -88,15 +94,20 @@ struct Application {
     transactions: Transactions,
 }
 
-#[async_trait]
-impl Caller for Application {
-    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
+impl Application {
+    fn transactions(&self, level: Level) -> Transactions {
         let isolation = match level {
             Level::Default => Isolation::ReadCommitted,
             Level::Serializable => Isolation::Serializable,
         };
-        let transactions = self.transactions.clone().with_isolation(isolation);
-        let mut transaction = transactions.attempts().begin().await?;
+        self.transactions.clone().with_isolation(isolation)
+    }
+}
+
+#[async_trait]
+impl Caller for Application {
+    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
+        let mut transaction = self.transactions(level).attempts().begin().await?;
         let mut open = Open {
             store: &self.store,
             transaction: &mut transaction,
@@ -108,6 +119,22 @@ impl Caller for Application {
             Err(_) => transaction.rollback().await?,
         }
         done
+    }
+
+    fn engine(
+        &self,
+        store: Option<Arc<dyn IdempotencyStore>>,
+        policy: Policy,
+        level: Level,
+    ) -> Option<Arc<dyn Engine>> {
+        let engine = EngineIn::new(
+            &self.store,
+            store,
+            policy,
+            self.transactions(level),
+            &self.payments,
+        );
+        Some(Arc::new(engine))
     }
 
     fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {

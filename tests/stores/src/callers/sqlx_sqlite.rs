@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::BoxError;
+use idem_core::{BoxError, IdempotencyStore, Policy};
 use idem_sqlite::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions};
-use idem_sqlite::sqlx::{AssertSqlSafe, Connection, Row, SqliteTransaction, raw_sql};
-use idem_sqlite::{SqliteStore, Transactions, is_transaction_retryable};
+use idem_sqlite::sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
+use idem_sqlite::{SqliteStore, Transaction, Transactions, is_transaction_retryable};
 
-use super::{Caller, Calls, Level, Open, Shop, Work, in_transaction, sqlx_driver};
+use super::{
+    Caller, Calls, Engine, EngineIn, Level, Open, Shop, Work, in_transaction, sqlx_driver,
+};
 use crate::{Adapter, Sqlite};
 
 fn options(folder: &str) -> SqliteConnectOptions {
@@ -28,9 +30,17 @@ impl Shop for Sqlite {
         None
     }
 
+    const TRAPS: &'static [(&'static str, i64, i64)] = &[
+        ("COMMIT", 0, 0),
+        ("ROLLBACK", 0, 0),
+        ("ROLLBACK; BEGIN IMMEDIATE", 0, 0),
+        ("INSERT OR ROLLBACK INTO unique_rows VALUES (1), (1)", 0, 0),
+    ];
+
     async fn open_shop(&self, folder: &str) -> Result<(), BoxError> {
         let mut connection = SqliteConnection::connect_with(&options(folder)).await?;
-        let create = "CREATE TABLE IF NOT EXISTS payments (id TEXT, total INTEGER)";
+        let create = "CREATE TABLE IF NOT EXISTS payments (id TEXT, total INTEGER);
+            CREATE TABLE IF NOT EXISTS unique_rows (id INTEGER PRIMARY KEY)";
         raw_sql(create).execute(&mut connection).await?;
         Ok(connection.close().await?)
     }
@@ -60,6 +70,8 @@ pub struct SqlxSqlite;
 
 #[async_trait]
 impl Calls for SqlxSqlite {
+    const RUNS: bool = true;
+
     type Base = Sqlite;
 
     async fn open(
@@ -104,10 +116,26 @@ impl Caller for Application {
         done
     }
 
+    fn engine(
+        &self,
+        store: Option<Arc<dyn IdempotencyStore>>,
+        policy: Policy,
+        _: Level,
+    ) -> Option<Arc<dyn Engine>> {
+        let engine = EngineIn::new(
+            &self.store,
+            store,
+            policy,
+            self.transactions.clone(),
+            "payments",
+        );
+        Some(Arc::new(engine))
+    }
+
     fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
         is_transaction_retryable(error)
     }
 }
 
-in_transaction!(SqliteStore, SqliteTransaction<'static>);
-sqlx_driver!(SqliteTransaction<'static>);
+in_transaction!(SqliteStore, Transaction);
+sqlx_driver!(Transaction);
