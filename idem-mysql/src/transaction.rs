@@ -2,14 +2,24 @@
 
 use std::ops::{Deref, DerefMut};
 
+use idem_core::engine::transaction_ended;
 use idem_core::{Effect, Error, ErrorKind, Result};
-use sqlx::mysql::{MySqlConnection, MySqlTransactionManager};
+use sqlx::mysql::{MySqlConnection, MySqlDatabaseError, MySqlTransactionManager};
 use sqlx::pool::PoolConnection;
-use sqlx::{MySql, MySqlPool, SqlStr};
+use sqlx::{Executor, MySql, MySqlPool, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
 use crate::error::{Access, classify};
 use crate::store::BACKEND;
+
+/// Commits if the savepoint of the begin is still there. An error ends the text before `COMMIT`.
+const COMMIT: &str = "RELEASE SAVEPOINT idem_begun; COMMIT; SET autocommit = @idem_autocommit";
+
+const ROLLBACK: &str = "ROLLBACK; SET autocommit = @idem_autocommit";
+
+/// ER_SP_DOES_NOT_EXIST, also for savepoints
+/// (<https://dev.mysql.com/doc/refman/8.4/en/savepoint.html>).
+const NO_SAVEPOINT: u16 = 1305;
 
 /// An open transaction on a connection of the pool.
 ///
@@ -45,15 +55,28 @@ impl Transaction {
     ///
     /// `Contention` when a Galera node (1213) or a replication group (3101) refuses it, `Unavailable`
     /// when the answer is lost, both with an unknown effect: the node may have lost the others while
-    /// they received the commit.
+    /// they received the commit. `Misconfigured` when the transaction has ended before, as by a
+    /// statement that commits implicitly
+    /// (<https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html>): its rows until then are
+    /// committed, later ones are not.
     ///
     /// # Cancellation
     ///
     /// The commit goes on.
     pub async fn commit(mut self) -> Result<()> {
-        let done = tokio::spawn(async move { self.end_by_commit().await });
+        let done = tokio::spawn(async move {
+            let done = self.end(COMMIT).await;
+            if done.as_ref().is_err_and(has_ended) {
+                let _ = self.end(ROLLBACK).await;
+            }
+            done
+        });
         let done = done.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
         done.map_err(|error| {
+            if has_ended(&error) {
+                let ended = transaction_ended(Effect::Unknown).with_source(error);
+                return ended.at(BACKEND, "commit");
+            }
             let error = failed(error, Access::Write, "commit");
             match error.kind() {
                 ErrorKind::Contention => error.with_effect(Effect::Unknown),
@@ -72,22 +95,28 @@ impl Transaction {
     ///
     /// The rollback goes on.
     pub async fn rollback(mut self) -> Result<()> {
-        let done = tokio::spawn(async move { self.end_by_rollback().await });
+        let done = tokio::spawn(async move { self.end(ROLLBACK).await });
         let done = done.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
         done.map_err(|error| failed(error, Access::Read, "rollback"))
     }
 
-    async fn end_by_commit(&mut self) -> Result<(), sqlx::Error> {
-        MySqlTransactionManager::commit(&mut self.connection).await?;
-        self.is_open = false;
+    async fn end(&mut self, statements: &'static str) -> Result<(), sqlx::Error> {
+        let connection: &mut MySqlConnection = &mut self.connection;
+        connection.execute(SqlStr::from_static(statements)).await?;
+        if MySqlTransactionManager::get_transaction_depth(&self.connection) == 1 {
+            // sqlx still counts the transaction. This ROLLBACK does nothing, and is sent together
+            // with the ping of the pool.
+            MySqlTransactionManager::start_rollback(&mut self.connection);
+            self.is_open = false;
+        }
         Ok(())
     }
+}
 
-    async fn end_by_rollback(&mut self) -> Result<(), sqlx::Error> {
-        MySqlTransactionManager::rollback(&mut self.connection).await?;
-        self.is_open = false;
-        Ok(())
-    }
+fn has_ended(error: &sqlx::Error) -> bool {
+    let error = error.as_database_error();
+    let error = error.and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
+    error.is_some_and(|error| error.number() == NO_SAVEPOINT)
 }
 
 fn failed(error: sqlx::Error, sent: Access, operation: &'static str) -> Error {

@@ -11,17 +11,24 @@ use crate::error::is_transaction_retryable;
 use crate::store::MySqlStore;
 use crate::transaction::Transaction;
 
+/// Begins with a savepoint, by which the commit sees that the transaction is the one that was begun.
+/// With `autocommit = 0` nothing commits after the transaction has ended under the work, as by a
+/// deadlock whose error it ignores.
+macro_rules! begin {
+    ($level:literal) => {
+        concat!(
+            "SET @idem_autocommit = @@autocommit, autocommit = 0; SET TRANSACTION ISOLATION LEVEL ",
+            $level,
+            "; START TRANSACTION; SAVEPOINT idem_begun"
+        )
+    };
+}
+
 fn begin(isolation: Isolation) -> &'static str {
     match isolation {
-        Isolation::ReadCommitted => {
-            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION"
-        }
-        Isolation::RepeatableRead => {
-            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION"
-        }
-        Isolation::Serializable => {
-            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION"
-        }
+        Isolation::ReadCommitted => begin!("READ COMMITTED"),
+        Isolation::RepeatableRead => begin!("REPEATABLE READ"),
+        Isolation::Serializable => begin!("SERIALIZABLE"),
     }
 }
 
@@ -30,18 +37,15 @@ fn begin(isolation: Isolation) -> &'static str {
 /// snapshot (1020).
 ///
 /// ```no_run
-/// # async fn pay(store: &idem_mysql::MySqlStore, request: &idem_core::ClaimRequest)
-/// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
-/// # async fn work(_: &mut idem_mysql::Transaction) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
+/// # async fn pay(store: idem_mysql::MySqlStore, key: &idem_core::Key) -> Result<String, idem_core::BoxError> {
 /// let transactions = idem_mysql::Transactions::new(&store);
-/// let mut attempts = transactions.attempts();
-/// loop {
-///     let mut transaction = attempts.begin().await?;
-///     let result = work(&mut transaction).await; // claim_in, the business rows, complete_in
-///     if let Some(result) = attempts.finish(transaction, result).await {
-///         return result;
-///     }
-/// }
+/// let idempotency = idem_core::Idempotency::new(store);
+/// let pay = idempotency.run_in(&transactions, key, &("EUR", 1250), async |mut tx, _work| {
+///     let insert = sqlx::query("INSERT INTO payments VALUES (1250)");
+///     insert.execute(&mut **tx).await?;
+///     Ok("receipt 1".to_owned())
+/// });
+/// Ok(pay.await.map_err(|error| error.to_string())?.into_inner())
 /// # }
 /// ```
 ///

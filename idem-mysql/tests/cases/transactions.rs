@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{BoxError, ClaimOutcome, IdempotencyStore, Response};
+use idem_core::{
+    BoxError, ClaimOutcome, ErrorKind, Idempotency, IdempotencyStore, Response, RunError,
+};
 pub(super) use idem_mysql::Isolation;
 use idem_mysql::{MySqlStore, Transaction, Transactions, is_transaction_retryable};
 use sqlx::{AssertSqlSafe, Row};
@@ -44,6 +46,12 @@ pub(super) const A_ROW_THAT_CHANGED_UNDER_A_SNAPSHOT_REPEATS_THE_TRANSACTION: Ca
             cx,
         ))
     },
+);
+
+pub(super) const A_DEADLOCK_THAT_THE_WORK_IGNORES_LEAVES_NOTHING: Case = case(
+    12,
+    "a_deadlock_that_the_work_ignores_leaves_nothing",
+    |cx| Box::pin(a_deadlock_that_the_work_ignores_leaves_nothing(cx)),
 );
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
@@ -99,6 +107,63 @@ impl Shop {
         let row = row.fetch_one(&mut *transaction).await?;
         Ok((row.try_get(0)?, row.try_get(1)?))
     }
+}
+
+/// The server rolls the lighter transaction back, which is the work's. What the work writes then
+/// would commit by itself, if `autocommit` was on.
+async fn a_deadlock_that_the_work_ignores_leaves_nothing(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let (shop, locks) = (Shop::open(cx, &harness).await?, quoted(cx, "locks"));
+    for sql in [
+        format!("CREATE TABLE {locks} (id INT PRIMARY KEY, n INT) ENGINE = InnoDB"),
+        format!("INSERT INTO {locks} VALUES (1, 0), (2, 0)"),
+    ] {
+        harness.execute(sql).await?;
+    }
+    let lock = |id: u32| AssertSqlSafe(format!("UPDATE {locks} SET n = n + 1 WHERE id = {id}"));
+    let heavy = format!(
+        "INSERT INTO {locks} VALUES {}",
+        (3..99)
+            .map(|id| format!("({id}, 0)"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    let (shop, lock, heavy) = (&shop, &lock, &heavy);
+    let engine = Idempotency::new(shop.store.clone());
+    let (key, meets) = (cx.key("one"), tokio::sync::Barrier::new(2));
+    let (first, second) = (&meets, &meets);
+    let run = engine.run_in(&shop.transactions, &key, &1, async |mut tx, _| {
+        shop.pay(&mut tx, "before").await?;
+        sqlx::raw_sql(lock(1)).execute(&mut **tx).await?;
+        first.wait().await;
+        let deadlock = sqlx::raw_sql(lock(2)).execute(&mut **tx).await;
+        let deadlock = deadlock.expect_err("a deadlock");
+        assert!(deadlock.to_string().contains("1213"), "{deadlock}");
+        shop.pay(&mut tx, "after").await?;
+        Ok("paid".to_owned())
+    });
+    let other = async {
+        let mut other = shop.store.pool().begin().await?;
+        sqlx::raw_sql(AssertSqlSafe(heavy.clone()))
+            .execute(&mut *other)
+            .await?;
+        sqlx::raw_sql(lock(2)).execute(&mut *other).await?;
+        second.wait().await;
+        sqlx::raw_sql(lock(1)).execute(&mut *other).await?;
+        other.rollback().await
+    };
+    let (ran, other) = tokio::join!(run, other);
+    other?;
+    match ran {
+        Err(RunError::Work(error)) => {
+            let kind = error.downcast_ref().map(idem_core::Error::kind);
+            assert_eq!(kind, Some(ErrorKind::Misconfigured), "{error:?}");
+        }
+        ran => return Err(idem_conformance::CaseError::new(format!("sealed: {ran:?}"))),
+    }
+    assert_eq!(shop.paid().await?, (0, 0));
+    assert_eq!(cx.store().get(&key).await?, None);
+    Ok(())
 }
 
 /// Leases are judged by the clock of each statement, not of the transaction.
