@@ -162,9 +162,7 @@ impl MongoStore {
             };
             return force(&mut steps, step, &config.limits()).await;
         }
-        let transactions = Transactions::new(self.client().clone())
-            .with_durability(config.durability())
-            .with_limit(config.timeout());
+        let transactions = Transactions::new(self).with_limit(config.timeout());
         let mut attempts = transactions.attempts();
         loop {
             let mut session = attempts.begin().await?;

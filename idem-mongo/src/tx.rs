@@ -1,13 +1,15 @@
 //! Operations in a caller's transaction, and transactions that are repeated as a whole.
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_core::backend::{FinalResult, RetryPauses};
+use idem_core::engine::{Transactional, as_store, transaction_ended};
 use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
-    Failure, Key, Response, Result,
+    Failure, IdempotencyStore, Key, Response, Result,
 };
 use mongodb::bson::doc;
 use mongodb::error::{Error as MongoError, UNKNOWN_TRANSACTION_COMMIT_RESULT};
@@ -214,22 +216,20 @@ async fn knows_transactions(client: &Client, known: &AtomicBool) -> Result<bool>
 /// `TransientTransactionError`, such as a write conflict (112).
 #[derive(Debug, Clone)]
 pub struct Transactions {
-    client: Client,
+    store: MongoStore,
     durability: Durability,
     limit: Duration,
-    has_transactions: Arc<AtomicBool>,
 }
 
 impl Transactions {
-    /// Creates transactions of this client: on a snapshot, journaled by a majority, each repeated
-    /// for at most 10 s.
+    /// Creates transactions of the store's client: on a snapshot, with the store's durability, each
+    /// repeated for at most 10 s.
     #[must_use]
-    pub fn new(client: Client) -> Self {
+    pub fn new(store: &MongoStore) -> Self {
         Self {
-            client,
-            durability: Durability::default(),
+            store: store.clone(),
+            durability: store.operations.config.durability(),
             limit: Duration::from_secs(10),
-            has_transactions: Arc::default(),
         }
     }
 
@@ -261,7 +261,7 @@ impl Transactions {
     /// # async fn pay(store: &idem_mongo::MongoStore, request: &idem_core::ClaimRequest)
     /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
     /// # async fn work(_: &mut mongodb::ClientSession) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
-    /// let transactions = idem_mongo::Transactions::new(store.client().clone());
+    /// let transactions = idem_mongo::Transactions::new(store);
     /// let mut attempts = transactions.attempts();
     /// loop {
     ///     let mut session = attempts.begin().await?;
@@ -282,6 +282,77 @@ impl Transactions {
             pauses: RetryPauses::new(self.limit),
         }
     }
+
+    async fn begun(&self) -> Result<ClientSession> {
+        let at = |error: Error| error.at(BACKEND, "begin");
+        let (client, options) = (self.store.client().clone(), self.options());
+        has_transactions(&client, &self.store.operations.has_transactions)
+            .await
+            .map_err(at)?;
+        let begun = tokio::spawn(async move {
+            let mut session = client.start_session().await?;
+            session.start_transaction().with_options(options).await?;
+            Ok::<_, MongoError>(session)
+        });
+        let begun = begun.await.map_err(|failed| at(task_failed(failed)))?;
+        begun.map_err(|error| at(classify(error, Access::Read)))
+    }
+}
+
+impl Transactional for Transactions {
+    type Transaction = ClientSession;
+
+    fn is_of(&self, store: &dyn IdempotencyStore) -> bool {
+        as_store::<MongoStore>(store)
+            .is_some_and(|store| Arc::ptr_eq(&store.operations, &self.store.operations))
+    }
+
+    async fn begin(&self) -> Result<ClientSession> {
+        self.begun().await
+    }
+
+    async fn claim(
+        &self,
+        session: &mut ClientSession,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        self.store.claim_in(session, request).await
+    }
+
+    async fn seal(
+        &self,
+        session: &mut ClientSession,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        // The driver refuses to start a transaction in an open one, without a message to the server.
+        if session.start_transaction().await.is_ok() {
+            let _ = session.abort_transaction().await;
+            return Err(transaction_ended(Effect::Unknown).at(BACKEND, "complete_in"));
+        }
+        self.store
+            .complete_in(session, claim, response, retention)
+            .await
+    }
+
+    async fn commit(&self, session: ClientSession) -> Result<()> {
+        let committed = commit(session, Instant::now() + self.limit).await;
+        committed.map_err(|error| error.at(BACKEND, "commit"))
+    }
+
+    async fn roll_back(&self, session: ClientSession) {
+        abort(session).await;
+    }
+
+    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
+        is_transaction_retryable(error)
+    }
+}
+
+/// The caller does not need the error of a failed abort: the server aborts the transaction then.
+async fn abort(mut session: ClientSession) {
+    let _ = tokio::spawn(async move { session.abort_transaction().await }).await;
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -304,19 +375,7 @@ impl TransactionRetry {
     ///
     /// Nothing is left open.
     pub async fn begin(&mut self) -> Result<ClientSession> {
-        let at = |error: Error| error.at(BACKEND, "begin");
-        let transactions = &self.transactions;
-        let (client, options) = (transactions.client.clone(), transactions.options());
-        has_transactions(&client, &transactions.has_transactions)
-            .await
-            .map_err(at)?;
-        let begun = tokio::spawn(async move {
-            let mut session = client.start_session().await?;
-            session.start_transaction().with_options(options).await?;
-            Ok::<_, MongoError>(session)
-        });
-        let begun = begun.await.map_err(|failed| at(task_failed(failed)))?;
-        begun.map_err(|error| at(classify(error, Access::Read)))
+        self.transactions.begun().await
     }
 
     /// Commits if the result is `Ok` and aborts otherwise. Returns `None`, after a pause, when a
@@ -332,43 +391,40 @@ impl TransactionRetry {
     /// The transaction is aborted, except when the commit was under way, which then goes on.
     pub async fn finish<T, E: Into<BoxError>>(
         &mut self,
-        mut session: ClientSession,
+        session: ClientSession,
         result: Result<T, E>,
     ) -> Option<Result<T, BoxError>> {
         let result = match result.map_err(Into::into) {
-            Ok(value) => match self.commit(session).await {
+            Ok(value) => match commit(session, self.pauses.deadline()).await {
                 Ok(()) => Ok(value),
                 Err(error) => Err(error.at(BACKEND, "commit").into()),
             },
             Err(error) => {
-                // The caller does not need the error of a failed abort: the server aborts the
-                // transaction then.
-                let _ = tokio::spawn(async move { session.abort_transaction().await }).await;
+                abort(session).await;
                 Err(error)
             }
         };
         self.pauses.settle(result, is_transaction_retryable).await
     }
+}
 
-    /// Repeats a commit with an unknown outcome; the server recognizes it as the same one.
-    async fn commit(&self, mut session: ClientSession) -> Result<()> {
-        let deadline = self.pauses.deadline();
-        let committing = tokio::spawn(async move {
-            loop {
-                match session.commit_transaction().await {
-                    Err(error)
-                        if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
-                            && Instant::now() < deadline =>
-                    {
-                        tokio::time::sleep(FIRST_PAUSE).await;
-                    }
-                    done => return done,
+/// Repeats a commit with an unknown outcome; the server recognizes it as the same one.
+async fn commit(mut session: ClientSession, deadline: Instant) -> Result<()> {
+    let committing = tokio::spawn(async move {
+        loop {
+            match session.commit_transaction().await {
+                Err(error)
+                    if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+                        && Instant::now() < deadline =>
+                {
+                    tokio::time::sleep(FIRST_PAUSE).await;
                 }
+                done => return done,
             }
-        });
-        let committed = committing.await.map_err(task_failed)?;
-        committed.map_err(|error| classify(error, Access::Write))
-    }
+        }
+    });
+    let committed = committing.await.map_err(task_failed)?;
+    committed.map_err(|error| classify(error, Access::Write))
 }
 
 fn task_failed(failed: tokio::task::JoinError) -> Error {

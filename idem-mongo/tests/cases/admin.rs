@@ -228,7 +228,7 @@ async fn a_forced_step_and_its_entry_are_one(cx: &Context) -> CaseResult {
     let impatient = Watch::default().store(&harness, config).await?;
     let store = harness.store(cx.namespace()).await?;
     let claim = cx.claim(&cx.request(&cx.key("one"))).await?;
-    let mut attempts = Transactions::new(store.client().clone()).attempts();
+    let mut attempts = Transactions::new(&store).attempts();
     let mut session = attempts.begin().await?;
     let response = Response::new(200, "done");
     store

@@ -226,7 +226,7 @@ async fn checkpoint_and_mark_commit_with_the_transaction(cx: &Context) -> CaseRe
     let store = support::harness()?.store(cx.namespace()).await?;
     let request = cx.request(&cx.key("one"));
     let claim = store.claim(&request).await?.acquired().expect("fresh");
-    let transactions = Transactions::new(store.client().clone());
+    let transactions = Transactions::new(&store);
     for commits in [false, true] {
         let mut attempts = transactions.attempts();
         let mut session = attempts.begin().await?;

@@ -39,9 +39,9 @@ async fn a_standalone_server_has_no_transactions(cx: &Context) -> CaseResult {
         standalone::start().await?
     );
     let client = Client::with_uri_str(&url).await?;
-    let transactions = Transactions::new(client.clone());
     let mut session = client.start_session().await?;
     let store = MongoStore::new(client);
+    let transactions = Transactions::new(&store);
     let claim = cx.claim(&cx.request(&cx.key("one"))).await?;
     let response = Response::new(200, "done");
     let hour = Duration::from_secs(3600);

@@ -115,10 +115,7 @@ async fn a_claim_that_the_server_does_late_is_taken_back(cx: &Context) -> CaseRe
     let store = adapter.store(cx.namespace()).await?;
     let request = |id: &str| cx.request(&cx.key(id));
     let [alone, batched] = ["alone", "batched"].map(request);
-    let mut session = Transactions::new(store.client().clone())
-        .attempts()
-        .begin()
-        .await?;
+    let mut session = Transactions::new(&store).attempts().begin().await?;
     for locked in [&alone, &batched] {
         let claimed = store.claim_in(&mut session, locked).await?;
         assert!(claimed.acquired().is_some(), "a fresh key");
@@ -172,10 +169,7 @@ async fn an_advance_beside_the_first_one_in_a_transaction_is_answered(cx: &Conte
     let adapter = support::imitated(Imitated::EndlessUpserts).await?;
     let store = adapter.store(cx.namespace()).await?;
     let source = cx.key("one");
-    let mut session = Transactions::new(store.client().clone())
-        .attempts()
-        .begin()
-        .await?;
+    let mut session = Transactions::new(&store).attempts().begin().await?;
     store.advance_in(&mut session, &source, 7, HOUR).await?;
     let returned = timeout(OPEN, store.advance(&source, 7, HOUR)).await?;
     contended(returned, Effect::None);

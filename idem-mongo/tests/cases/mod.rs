@@ -60,6 +60,7 @@ pub(crate) const ALL: &[Case] = &[
     schema::A_LATER_SCHEMA_IS_REFUSED,
     schema::THE_INDEXES_ARE_AS_PRINTED,
     transactions::RECORD_AND_BUSINESS_DOCUMENT_COMMIT_TOGETHER,
+    transactions::A_RUN_COMMITS_DOCUMENT_AND_RECORD,
     transactions::AN_ABORT_LEAVES_NEITHER,
     transactions::TRANSACTIONS_ARE_REPEATED_AS_A_WHOLE,
     transactions::A_LOST_CLAIM_ABORTS_THE_BUSINESS_DOCUMENT,

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use idem_conformance::cancel::polled;
 use idem_conformance::{Case, CaseResult, Context};
+use idem_core::engine::Tx;
 use idem_core::{
-    BoxError, ClaimOutcome, ClaimRequest, ErrorKind, IdempotencyStore, Record, Response,
+    BoxError, ClaimOutcome, ClaimRequest, ErrorKind, Idempotency, IdempotencyStore, Key, Record,
+    Response, RunError, Work,
 };
 use idem_mongo::mongodb::bson::{Document, doc};
 use idem_mongo::mongodb::options::ReturnDocument;
@@ -20,6 +22,10 @@ use crate::support;
 pub(super) const RECORD_AND_BUSINESS_DOCUMENT_COMMIT_TOGETHER: Case =
     case(12, "record_and_business_document_commit_together", |cx| {
         Box::pin(record_and_business_document_commit_together(cx))
+    });
+pub(super) const A_RUN_COMMITS_DOCUMENT_AND_RECORD: Case =
+    case(12, "a_run_commits_document_and_record", |cx| {
+        Box::pin(a_run_commits_document_and_record(cx))
     });
 pub(super) const AN_ABORT_LEAVES_NEITHER: Case = case(12, "an_abort_leaves_neither", |cx| {
     Box::pin(an_abort_leaves_neither(cx))
@@ -75,7 +81,7 @@ impl Shop {
             let _ = database.create_collection(name).await;
         }
         Ok(Self {
-            transactions: Transactions::new(store.client().clone()),
+            transactions: Transactions::new(&store),
             payments: database.collection("payments"),
             totals: database.collection("totals"),
             store,
@@ -142,6 +148,40 @@ async fn record_and_business_document_commit_together(cx: &Context) -> CaseResul
     assert_eq!(shop.paid().await?, (1, 1));
     let record = cx.store().get(request.key()).await?;
     assert!(matches!(record, Some(Record::Completed(_))));
+    Ok(())
+}
+
+/// The engine runs the transaction. A work that aborts it is not sealed, and leaves nothing.
+async fn a_run_commits_document_and_record(cx: &Context) -> CaseResult {
+    let shop = Shop::open(cx).await?;
+    let engine = Idempotency::new(shop.store.clone());
+    let run = async |key: &Key, aborts: bool| {
+        let pay = async |mut tx: Tx<ClientSession>, _: Work| {
+            shop.pay(&mut tx, key.id()).await?;
+            if aborts {
+                tx.abort_transaction().await?;
+            }
+            Ok::<_, BoxError>("paid".to_owned())
+        };
+        engine.run_in(&shop.transactions, key, &1, pay).await
+    };
+    let (one, other) = (cx.key("one"), cx.key("other"));
+    for is_replayed in [false, true] {
+        let ran = run(&one, false).await.map_err(|error| error.to_string());
+        assert_eq!(ran?.is_replayed(), is_replayed);
+        assert_eq!(shop.paid().await?, (1, 1));
+    }
+    match run(&other, true).await {
+        Err(RunError::Work(error)) => {
+            let kind = error.downcast_ref().map(idem_core::Error::kind);
+            assert_eq!(kind, Some(ErrorKind::Misconfigured), "{error:?}");
+        }
+        ran => return Err(idem_conformance::CaseError::new(format!("sealed: {ran:?}"))),
+    }
+    assert_eq!(cx.store().get(&other).await?, None);
+    let again = run(&other, false).await.map_err(|error| error.to_string());
+    assert!(!again?.is_replayed());
+    assert_eq!(shop.paid().await?, (2, 2));
     Ok(())
 }
 

@@ -119,7 +119,7 @@ impl Adapter for Mongo {
     #[cfg(feature = "suite")]
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let store = self.store(namespace).await?;
-        let mut attempts = idem_mongo::Transactions::new(store.client().clone()).attempts();
+        let mut attempts = idem_mongo::Transactions::new(&store).attempts();
         let transaction = attempts.begin().await?;
         Ok(Some(Box::new(crate::Begun { store, transaction })))
     }

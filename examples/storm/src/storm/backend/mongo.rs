@@ -50,7 +50,7 @@ impl Mongo {
     }
 
     fn transactions(&self) -> Transactions {
-        Transactions::new(self.store.client().clone())
+        Transactions::new(&self.store)
     }
 
     async fn product(&self) -> Result<String, BoxError> {
