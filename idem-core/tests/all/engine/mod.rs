@@ -13,6 +13,7 @@ mod seal;
 mod support;
 #[cfg(feature = "tracing")]
 mod traced;
+mod transaction;
 mod wait;
 mod waiting;
 mod wake;

@@ -120,7 +120,7 @@ impl Scripted {
         next.or_else(|| script.always.get(operation).copied())
     }
 
-    async fn act<T>(
+    pub(crate) async fn act<T>(
         &self,
         operation: &'static str,
         call: impl Future<Output = Result<T>> + Send,
