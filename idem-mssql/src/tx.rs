@@ -196,19 +196,14 @@ impl fmt::Debug for Transaction {
 /// includes the begin.
 ///
 /// ```no_run
-/// # use idem_core::{BoxError, ClaimOutcome, ClaimRequest};
-/// # use idem_mssql::{MssqlStore, Transaction};
-/// # async fn pay(store: &MssqlStore, request: &ClaimRequest) -> Result<ClaimOutcome, BoxError> {
-/// # async fn work(_: &mut Transaction) -> Result<ClaimOutcome, BoxError> { Err("…".into()) }
+/// # async fn pay(store: idem_mssql::MssqlStore, key: &idem_core::Key) -> Result<String, idem_core::BoxError> {
 /// let transactions = idem_mssql::Transactions::new(&store);
-/// let mut attempts = transactions.attempts();
-/// loop {
-///     let mut transaction = attempts.begin().await?;
-///     let result = work(&mut transaction).await; // claim_in, the business rows, complete_in
-///     if let Some(result) = attempts.finish(transaction, result).await {
-///         return result;
-///     }
-/// }
+/// let idempotency = idem_core::Idempotency::new(store);
+/// let pay = idempotency.run_in(&transactions, key, &("EUR", 1250), async |mut tx, _work| {
+///     tx.execute("INSERT INTO payments VALUES (1250)", &[]).await?;
+///     Ok("receipt 1".to_owned())
+/// });
+/// Ok(pay.await.map_err(|error| error.to_string())?.into_inner())
 /// # }
 /// ```
 pub type Transactions = idem_sql::transactions::Transactions<MssqlTransactions>;

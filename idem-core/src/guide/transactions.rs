@@ -33,129 +33,93 @@
 //! Each of the first six stores has the same methods, which take the transaction first:
 //! `claim_in`, `complete_in`, `fail_in`, `checkpoint_in` and `advance_in`.
 //!
-//! # Claim outside, complete inside
+//! # The call
 //!
-//! Run the work under the engine, as always. In the work, open a transaction, write the rows, and
-//! complete the claim in the same transaction with [`Response::json`](crate::Response::json) of the
-//! value that the work returns. The engine then completes once more, with the same response, which
-//! changes nothing.
+//! [`Idempotency::run_in`](crate::Idempotency::run_in) claims the key, runs the work, seals its
+//! result and commits, all in one transaction. `Transactions` of the crate is made from a clone of
+//! the engine's store.
 //!
-//! | the process dies | rows | record | the next caller |
-//! | --- | --- | --- | --- |
-//! | before the commit | none | in flight, then stale | runs the work after the lease |
-//! | during the commit | both or none, as the database decides | | replays, or runs the work |
-//! | after the commit | there | completed | replays |
-//!
-//! While the work runs, every other caller sees the key in flight at once, and no lock of the
-//! database is held. If another attempt has taken the claim over meanwhile, `complete_in` returns
-//! `ClaimLost`: the rollback removes the rows, and the overtaken work has left no trace.
-//!
-//! A commit without an answer may have taken effect. Claim again before you repeat the transaction:
-//! with the claim of before, `complete_in` finds the same result and returns `Ok`, and the rows
-//! would be committed twice.
-//!
-//! Here `store` and `transactions` stand for those of any of the crates above.
-//!
+//! ```ignore
+//! let transactions = Transactions::new(&store);
+//! let idempotency = Idempotency::new(store);
+//! let receipt = idempotency.run_in(&transactions, &key, &request, async |mut tx, _work| {
+//!     sqlx::query("INSERT INTO payments VALUES (1250)").execute(&mut **tx).await?;
+//!     Ok("receipt 1".to_owned())
+//! }).await?;
 //! ```
-//! # // Stands for a database: rows and completions of a transaction take effect at its commit.
-//! # mod database {
-//! #     use std::sync::{Arc, Mutex};
-//! #     use std::time::Duration;
-//! #     use idem_core::{BoxError, Claim, IdempotencyStore, MemoryStore, Response, Result};
-//! #     #[derive(Default)]
-//! #     pub struct Transaction { pub rows: Vec<u32>, ends: Option<(Claim, Response, Duration)> }
-//! #     #[derive(Clone, Default)]
-//! #     pub struct Database { pub records: MemoryStore, pub rows: Arc<Mutex<Vec<u32>>> }
-//! #     impl Database {
-//! #         pub fn attempts(&self) -> Self { self.clone() }
-//! #         pub async fn begin(&mut self) -> Result<Transaction> { Ok(Transaction::default()) }
-//! #         pub async fn complete_in(
-//! #             &self, transaction: &mut Transaction, claim: &Claim, response: &Response,
-//! #             retention: Duration,
-//! #         ) -> Result<()> {
-//! #             transaction.ends = Some((claim.clone(), response.clone(), retention));
-//! #             Ok(())
-//! #         }
-//! #         pub async fn finish<T>(
-//! #             &mut self, transaction: Transaction, result: Result<T, BoxError>,
-//! #         ) -> Option<Result<T, BoxError>> {
-//! #             let Ok(value) = result else { return Some(result) };
-//! #             if let Some((claim, response, retention)) = transaction.ends {
-//! #                 let sealed = self.records.complete(&claim, &response, retention).await;
-//! #                 if let Err(error) = sealed { return Some(Err(error.into())) }
-//! #             }
-//! #             self.rows.lock().unwrap().extend(transaction.rows);
-//! #             Some(Ok(value))
-//! #         }
-//! #     }
-//! #     pub async fn insert_payment(to: &mut Transaction, cents: u32) -> Result<(), BoxError> {
-//! #         to.rows.push(cents);
-//! #         Ok(())
-//! #     }
-//! # }
-//! # use database::{Database, insert_payment};
-//! use idem_core::{BoxError, Idempotency, Key, Policy, Response, Work};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let store = Database::default();
-//! # let transactions = store.clone();
-//! # let idempotency = Idempotency::new(store.records.clone());
-//! let retention = Policy::default().retention();
-//! let pay = async |work: Work| {
-//!     let claim = work.claim().expect("a run with a key has a claim");
-//!     let receipt = "receipt 1".to_owned();
-//!     let mut attempts = transactions.attempts();
-//!     loop {
-//!         let mut transaction = attempts.begin().await?;
-//!         let written = async {
-//!             insert_payment(&mut transaction, 1250).await?; // the application's rows
-//!             let response = Response::json(&receipt)?;
-//!             store.complete_in(&mut transaction, &claim, &response, retention).await?;
-//!             Ok::<_, BoxError>(())
-//!         };
-//!         let written = written.await;
-//!         // Commits, or rolls back; `None` if another transaction was in the way: once more.
-//!         if let Some(done) = attempts.finish(transaction, written).await {
-//!             return done.map(|()| receipt);
-//!         }
-//!     }
-//! };
-//! let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
-//! for _ in 0..2 {
-//!     let receipt = idempotency.run(&key, &("EUR", 1250), pay).await;
-//!     assert_eq!(receipt.map_err(|error| error.to_string())?.into_inner(), "receipt 1");
-//! }
-//! # assert_eq!(*store.rows.lock().unwrap(), [1250], "one row for two calls");
-//! # Ok(())
-//! # }
-//! ```
+//! These lines run on a database in the documentation of
+//! [`idem_sqlite::Transactions`](https://docs.rs/idem-sqlite/latest/idem_sqlite/type.Transactions.html).
+//!
+//! | what happens | rows and record | the next caller |
+//! | --- | --- | --- |
+//! | the work returns an error, panics, or its future is dropped | none, or the failure that the policy records | runs the work |
+//! | the process dies before the commit | none: there is no lease to wait for | runs the work |
+//! | it dies during the commit | both or none, as the database decides | replays, or runs the work |
+//! | a deadlock, a serialization failure, a lock that is not free in time | none: the work runs again in a new transaction | |
+//! | the answer to the commit is lost | the engine looks the record up | replays |
+//! | another caller comes while the work runs | | is refused, or waits and replays, as the policy says |
+//! | the work ends its transaction itself | not sealed; see below | |
 //!
 //! Rules for such work:
 //!
 //! - Act through the transaction alone. A call to another system inside of it is repeated with it,
-//!   and is not undone by a rollback: use a [derived key](super::calls).
-//! - Return the value whose `Response::json` was stored. With another value the engine's completion
-//!   is refused, and the caller gets [`RunError::NotStored`](crate::RunError::NotStored).
-//! - The retention is the argument of `complete_in`; the policy's does not count.
-//! - Return soon after the commit. A renewal that comes later finds the claim completed: then
-//!   [`Work::is_lost`](crate::Work::is_lost) is true, and observers see a lost lease.
+//!   and is not undone by a rollback: use a [derived key](super::calls), or the next form.
+//! - Begin no other run on the same pool inside of the work: with all connections in use, it ends
+//!   with `Unavailable`.
+//! - End the transaction by returning, never by a statement. The engine notices, and returns
+//!   [`transaction_ended`](crate::engine::transaction_ended):
 //!
-//! # Claim and complete inside
+//! | the work says | SQLite | MySQL, MariaDB | PostgreSQL |
+//! | --- | --- | --- | --- |
+//! | `COMMIT` | refused and rolled back | rows of before stay; the key is failed, so that no retry repeats them | |
+//! | `ROLLBACK` | nothing stays | nothing stays | rows of later statements stay |
+//! | DDL | part of the transaction | as `COMMIT` | part of the transaction |
+//! | ignores an error that rolls back (a deadlock, `INSERT OR ROLLBACK`, a full disk) | nothing stays | nothing stays | the commit is refused |
 //!
-//! `claim_in` and `complete_in` in one short transaction, without the engine: a rollback leaves no
-//! trace of the claim at all. But others cannot see an uncommitted record. Their claims of the key
-//! wait at most 100 ms ([`MAX_LOCK_WAIT`](crate::backend::MAX_LOCK_WAIT)) and then return
-//! `Contention`. On SQLite, which has one lock for all keys, so do claims of every other key that
-//! have to write, after at most 500 ms. Use this form for transactions of a few statements.
+//! # Work that calls other systems first
+//!
+//! A call that cannot be undone should not run in an open transaction. Use
+//! [`run`](crate::Idempotency::run), whose claim is outside and leased, and commit the rows with the
+//! result at the end by [`Work::commit`](crate::Work::commit). Other callers see the key in flight
+//! while the work runs, and no lock of the database is held.
+//!
+//! ```ignore
+//! let receipt = idempotency.run(&key, &request, async |work| {
+//!     let charge = provider.charge(&work.derive("charge"), 1250).await?;
+//!     work.commit(&transactions, async |mut tx| {
+//!         sqlx::query("INSERT INTO payments VALUES (?)").bind(&charge).execute(&mut **tx).await?;
+//!         Ok(charge.clone())
+//!     }).await
+//! }).await?;
+//! ```
+//!
+//! If another attempt has taken the claim over meanwhile, it is
+//! [`ClaimLost`](crate::ErrorKind::ClaimLost), and the rollback removes the rows. The engine sends
+//! nothing after the commit. The caller gets the value that was committed, whatever the work
+//! returns then.
+//!
+//! # The store's methods
+//!
+//! `claim_in`, `complete_in` and the others take the caller's transaction of any driver, without the
+//! engine: then retention, repetition and the check of the transaction are the caller's. A commit
+//! without an answer may have taken effect. Claim again before you repeat the transaction: with the
+//! claim of before, `complete_in` finds the same result and returns `Ok`, and the rows would be
+//! committed twice.
+//!
+//! A rollback leaves no trace of a claim in the transaction. But others cannot see an uncommitted
+//! record. Their claims of the key wait at most 100 ms
+//! ([`MAX_LOCK_WAIT`](crate::backend::MAX_LOCK_WAIT)) and then return `Contention`. On SQLite, which
+//! has one lock for all keys, so do claims of every other key that have to write, after at most
+//! 500 ms.
 //!
 //! # Repeating
 //!
 //! A database may end a transaction because of another one: a deadlock, a serialization failure, a
-//! lock time-out. Repeat the whole transaction with the *same* key. `Transactions` does so for 10 s
-//! (`with_limit`), with growing pauses. Each crate's `is_transaction_retryable` says which errors
-//! of its driver call for that.
+//! lock time-out. Then the whole transaction is repeated with the *same* key. The engine does so
+//! within the policy's retry time-out, and `attempts()` of `Transactions` for 10 s (`with_limit`),
+//! with growing pauses. Each crate's `is_transaction_retryable` says which errors of its driver call
+//! for that.
 //!
-//! If the answer to a commit is lost, `finish` returns the error, and the run ends with
-//! [`RunError::Work`](crate::RunError::Work). Nobody knows yet whether the transaction committed.
-//! Repeat the run: it replays the receipt if it did, and does the work if it did not.
+//! If the answer to a commit is lost, `finish` of `attempts()` returns the error. Nobody knows yet
+//! whether the transaction committed: claim again.
