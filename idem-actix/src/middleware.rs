@@ -44,6 +44,16 @@ impl IdempotencyMiddleware {
         Self { layer, scope: None }
     }
 
+    /// Stores the hash of each scope: see [`IdempotencyLayer::with_scope_secret`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the secret is too short.
+    pub fn with_scope_secret(mut self, secret: impl AsRef<[u8]>) -> idem_core::Result<Self> {
+        self.layer = self.layer.with_scope_secret(secret)?;
+        Ok(self)
+    }
+
     /// Sets the policy.
     #[must_use]
     pub fn with_policy(mut self, policy: HttpPolicy) -> Self {

@@ -81,7 +81,7 @@ impl Known {
         if parts.headers.contains_key(EARLY_DATA) {
             return Err(too_early());
         }
-        let scope = layer.scope.scope(parts).map_err(unscoped)?;
+        let scope = layer.scope_of(parts).map_err(unscoped)?;
         Ok(Self { found, scope })
     }
 }

@@ -9,8 +9,11 @@ use idem_core::{Effect, Error, ErrorKind, Idempotency, Key, Result};
 use tower_layer::Layer;
 
 use crate::hook::{FromParts, Hook};
+use crate::scope::ScopeSecret;
 use crate::transaction::{InTransactions, RunsIn};
-use crate::{HttpPolicy, IdempotencyService, Lifetime, Requirement, ScopeExtractor, guard};
+use crate::{
+    HttpPolicy, IdempotencyService, Lifetime, Requirement, ScopeError, ScopeExtractor, guard,
+};
 
 /// Handles requests with an `Idempotency-Key` once, and replays their responses.
 ///
@@ -43,7 +46,8 @@ use crate::{HttpPolicy, IdempotencyService, Lifetime, Requirement, ScopeExtracto
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     pub(crate) idempotency: Idempotency,
-    pub(crate) scope: Arc<dyn ScopeExtractor>,
+    scope: Arc<dyn ScopeExtractor>,
+    scope_secret: Option<ScopeSecret>,
     policy: Arc<HttpPolicy>,
     policy_by: Option<FromParts<Option<Arc<HttpPolicy>>>>,
     pub(crate) transactions: Option<Arc<dyn RunsIn>>,
@@ -56,10 +60,31 @@ impl IdempotencyLayer {
         Self {
             idempotency,
             scope: Arc::new(scope),
+            scope_secret: None,
             policy: Arc::new(HttpPolicy::default()),
             policy_by: None,
             transactions: None,
         }
+    }
+
+    /// Stores the HMAC-SHA-256 of each scope under this secret (16 random bytes or more) instead of
+    /// the scope. Use it where scopes are secrets, such as API keys, or personal, such as addresses:
+    /// keys are in the store's tables, its backups, and the lists of operators. Default: scopes are
+    /// stored as they are.
+    ///
+    /// The hash has a secret because guesses at a scope with few possible values could be tested
+    /// against a plain one. All processes need the same secret, and it cannot be changed beside
+    /// traffic: a changed one makes other keys, so a request that is repeated across the change is
+    /// handled again. So is one that is repeated across the day on which this is switched on.
+    ///
+    /// A scope that is hashed may have any length and any characters.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the secret is shorter.
+    pub fn with_scope_secret(mut self, secret: impl AsRef<[u8]>) -> Result<Self> {
+        self.scope_secret = Some(ScopeSecret::new(secret.as_ref())?);
+        Ok(self)
     }
 
     /// Sets the policy.
@@ -155,6 +180,15 @@ impl IdempotencyLayer {
                 Err(Error::new(ErrorKind::Misconfigured, Effect::None, detail))
             }
         }
+    }
+
+    /// Returns the scope of a request, as it is stored.
+    pub(crate) fn scope_of(&self, parts: &Parts) -> Result<String, ScopeError> {
+        let scope = self.scope.scope(parts)?;
+        Ok(match &self.scope_secret {
+            Some(secret) => secret.hash(scope),
+            None => scope,
+        })
     }
 
     pub(crate) fn policy_for(&self, parts: &Parts) -> Arc<HttpPolicy> {

@@ -1,7 +1,12 @@
 //! [`ScopeExtractor`]: the scope of a request's key.
 
+use std::fmt::Write;
+
+use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderValue;
 use http::request::Parts;
+use idem_core::{Error, Result as StoreResult};
+use sha2::Sha256;
 
 /// Extracts the scope of a request: the account, tenant or API key that it was *authenticated* as.
 ///
@@ -26,6 +31,42 @@ where
 {
     fn scope(&self, parts: &Parts) -> Result<String, ScopeError> {
         self(parts).ok_or(ScopeError::Unknown)
+    }
+}
+
+/// Fewest bytes of a secret that scopes are hashed with.
+const MIN_SECRET_BYTES: usize = 16;
+
+/// A secret that scopes are hashed with.
+#[derive(Clone)]
+pub(crate) struct ScopeSecret(Hmac<Sha256>);
+
+impl ScopeSecret {
+    pub(crate) fn new(secret: &[u8]) -> StoreResult<Self> {
+        let mac = Hmac::<Sha256>::new_from_slice(secret).ok();
+        let mac = mac.filter(|_| secret.len() >= MIN_SECRET_BYTES);
+        mac.map(Self).ok_or_else(|| {
+            Error::invalid_input(format!(
+                "a secret for scopes has {} bytes; it needs {MIN_SECRET_BYTES} or more",
+                secret.len()
+            ))
+        })
+    }
+
+    /// Returns `h1:` and 64 hexadecimal digits. An empty scope stays empty, and is refused.
+    pub(crate) fn hash(&self, scope: String) -> String {
+        if scope.is_empty() {
+            return scope;
+        }
+        let mut mac = self.0.clone();
+        mac.update(b"idem/scope/1");
+        mac.update(scope.as_bytes());
+        let mut text = "h1:".to_owned();
+        for byte in mac.finalize().into_bytes() {
+            // A text takes every write.
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
     }
 }
 

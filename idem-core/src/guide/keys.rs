@@ -10,6 +10,10 @@
 //!
 //! - Never take the scope from the client's own words: a client that may choose it can read the
 //!   stored answers of others.
+//! - A scope is no place for a secret: keys stand in tables, backups and lists of operators in clear.
+//!   Take the id of the account, not its API key. If there is only the API key, store an HMAC of it
+//!   under a secret of the service: `IdempotencyLayer::with_scope_secret` of `idem-http` does so. A
+//!   plain hash would do for long random keys only; guesses at others can be tested against it.
 //! - Use a small, fixed set of operations. Policies and metrics go by them.
 //! - Two operations on one request, such as *charge* and *send receipt*, are two keys.
 //!
