@@ -38,6 +38,10 @@ impl KeyedRequest {
         Self { parts, message }
     }
 
+    pub(crate) fn message(&self) -> &Message {
+        &self.message
+    }
+
     pub(crate) fn message_mut(&mut self) -> &mut Message {
         &mut self.message
     }

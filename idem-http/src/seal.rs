@@ -12,6 +12,7 @@ use idem_core::{ErrorPolicy, Limits, Response as Stored, Work};
 use crate::body::Collected;
 use crate::guard::Guard;
 use crate::json_rpc::EventReader;
+use crate::keyed_request::Message;
 use crate::media::Flow;
 use crate::stream::{Recorded, Stream, Tape};
 use crate::{Body, Call, HttpPolicy, media};
@@ -49,6 +50,8 @@ pub(crate) enum Unstored {
     NoStore,
     /// The connection becomes another protocol's.
     Upgrade,
+    /// The request was not readable, so no handler has begun.
+    Unread,
     /// It is a stream of a kind that is not recorded.
     Stream,
     /// It is a stream that ended without the answer of the call.
@@ -69,6 +72,7 @@ impl Unstored {
             Self::Marked => "marked",
             Self::NoStore => "no-store",
             Self::Upgrade => "upgrade",
+            Self::Unread => "unread",
             Self::Stream => "stream",
             Self::Unfinished => "unfinished",
             Self::Status => "status",
@@ -83,7 +87,7 @@ impl Unstored {
         let reason = self.name();
         let text = "the answer to a request with an idempotency key is not stored";
         match self {
-            Self::Status | Self::Content => tracing::debug!(reason, "{text}"),
+            Self::Status | Self::Content | Self::Unread => tracing::debug!(reason, "{text}"),
             _ => tracing::info!(reason, "{text}"),
         }
     }
@@ -97,10 +101,12 @@ pub(crate) struct Judge<'a> {
     limits: Limits,
     /// The JSON-RPC call, on a route with envelopes.
     call: Option<&'a Call>,
+    /// The request's body, if its type is JSON.
+    json: Option<&'a Bytes>,
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(guard: &'a Guard, call: Option<&'a Call>) -> Self {
+    pub(crate) fn new(guard: &'a Guard, message: &'a Message, is_json: bool) -> Self {
         let limits = guard.idempotency.store().limits();
         let own = guard.engine.max_result_bytes().unwrap_or(usize::MAX);
         Self {
@@ -108,7 +114,8 @@ impl<'a> Judge<'a> {
             http: &guard.policy,
             records_errors: guard.engine.on_error() == ErrorPolicy::Record,
             limits: limits.with_max_result_bytes(limits.max_result_bytes.min(own)),
-            call,
+            call: message.call.as_ref(),
+            json: is_json.then_some(&message.body),
         }
     }
 
@@ -238,7 +245,22 @@ impl<'a> Judge<'a> {
         if parts.extensions.get::<NotStored>().is_some() {
             return Some(Unstored::Marked);
         }
+        if !self.records_errors && self.is_unread(parts.status) {
+            return Some(Unstored::Unread);
+        }
         (self.http.respects_no_store && is_no_store(&parts.headers)).then_some(Unstored::NoStore)
+    }
+
+    /// Returns whether a framework refused the request before a handler began: by its size or its
+    /// type, or because its body is no JSON. A client that mends its request may then keep its key,
+    /// which would be a conflict beside a stored answer. JSON of the wrong shape looks like a
+    /// handler's own refusal, and is stored.
+    fn is_unread(&self, status: StatusCode) -> bool {
+        match status.as_u16() {
+            413 | 415 => true,
+            400 | 422 => self.json.is_some_and(|body| RawJson::read(body).is_none()),
+            _ => false,
+        }
     }
 
     fn max_body_bytes(&self) -> usize {
