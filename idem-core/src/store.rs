@@ -93,6 +93,7 @@ pub trait IdempotencyStore: Any + Debug + Send + Sync {
     /// # Cancellation
     ///
     /// The key may be held by this attempt until its lease ends. The same request gets it back.
+    #[doc(alias = "lock")]
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome>;
 
     /// Seals the claim with a response, which is replayed from now until the retention ends.
@@ -191,6 +192,7 @@ pub trait IdempotencyStore: Any + Debug + Send + Sync {
     /// # Cancellation
     ///
     /// Some, all or none of the batch are deleted.
+    #[doc(alias("cleanup", "purge"))]
     async fn delete_expired(&self, limit: u32) -> Result<u64>;
 
     /// Marks at most `limit` stale records that may not be taken over as failed, with

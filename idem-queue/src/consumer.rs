@@ -46,6 +46,7 @@ use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
 /// Dropping the future at any poll drops the work, and releases the message or does what the policy
 /// says.
 #[derive(Debug, Clone)]
+#[doc(alias("dedup", "inbox"))]
 pub struct Consumer {
     idempotency: Idempotency,
     max_tries: u64,

@@ -65,6 +65,7 @@ type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 /// and releases the event or does what the policy says. Providers hang up after a few seconds
 /// (Slack 3, Shopify 5, GitHub 10): spawn the call if the handler takes longer.
 #[derive(Clone)]
+#[doc(alias("dedup", "inbox"))]
 pub struct Receiver {
     idempotency: Idempotency,
     verifier: Verifier,

@@ -26,6 +26,7 @@ use crate::{Fingerprint, IdempotencyStore, Key, Response, Result};
 ///
 /// Every run may be dropped at any poll. The [module](crate::engine) says what then becomes of the
 /// key.
+#[doc(alias("dedup", "deduplication", "exactly once", "inbox"))]
 #[derive(Debug, Clone)]
 pub struct Idempotency {
     pub(super) shared: Arc<Shared>,

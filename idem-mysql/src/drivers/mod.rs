@@ -46,6 +46,7 @@ use idem_sql::executor::Executor;
 /// let options = MySqlPoolOptions::new()
 ///     .after_release(|connection, _| Box::pin(async { Ok(connection.ping().await.is_ok()) }));
 /// ```
+#[doc(alias("exactly once", "transaction"))]
 pub trait CallerTransaction: connected::Connected + Send {}
 
 impl<T: connected::Connected + Send> CallerTransaction for T {}

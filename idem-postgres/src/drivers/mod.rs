@@ -52,6 +52,7 @@ use crate::sqlstate::Answer;
 /// let options = PgPoolOptions::new()
 ///     .after_release(|connection, _| Box::pin(async { Ok(connection.ping().await.is_ok()) }));
 /// ```
+#[doc(alias("exactly once", "transaction"))]
 pub trait CallerTransaction: connected::Connected + Send {}
 
 impl<T: connected::Connected + Send> CallerTransaction for T {}

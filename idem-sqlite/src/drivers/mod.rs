@@ -29,6 +29,7 @@ pub use rusqlite::RusqliteTransaction;
 ///
 /// rusqlite blocks its thread, so it has methods of its own: `SqliteStore::rusqlite`, with the
 /// feature `rusqlite`.
+#[doc(alias("exactly once", "transaction"))]
 pub trait CallerTransaction: connected::Connected + Send {}
 
 impl<T: connected::Connected + Send> CallerTransaction for T {}
