@@ -83,8 +83,8 @@ impl fmt::Display for Failure {
 
 impl StdError for Failure {}
 
-/// The store's message never has keys, payloads or passwords; those of its sources may. Of them only
-/// the class of an error of the operating system is shown.
+/// The store's message never has keys, payloads or passwords; those of its sources may, and are not
+/// shown.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match error.kind() {
@@ -95,26 +95,8 @@ impl From<Error> for Failure {
         let mut message = error.to_string().replace("`migrate()`", "`idem migrate`");
         message = message.replace("`Config::with_table`", "`--table`");
         message = message.replace("`StatementMode::Unprepared`", "`--unprepared`");
-        if let Some(kind) = io_kind(&error) {
-            message = format!("{message} ({kind})");
-        }
-        if error.kind() == ErrorKind::Unavailable {
-            message.push_str("; check the address, and that the server is up");
-        }
         Self::new(exit, message)
     }
-}
-
-/// Returns the class of the operating system's error among the sources.
-fn io_kind(error: &Error) -> Option<io::ErrorKind> {
-    let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
-        }
-        source = error.source();
-    }
-    None
 }
 
 impl From<io::Error> for Failure {

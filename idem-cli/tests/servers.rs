@@ -41,15 +41,117 @@ fn main() -> ExitCode {
     let with_cache = Trial::test("redis::a_deletion_ends_what_a_cache_holds", run);
     let mut trials: Vec<_> = trials.into();
     trials.push(with_cache.with_ignored_flag(is_missing));
+    let name = "without_a_server::a_first_connection_that_fails_says_where_and_what_to_do";
+    trials.push(Trial::test(name, || in_runtime(first_connections())));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn run_with_cache(cache: &str) -> Result<(), Failed> {
+    in_runtime(deletes_behind_a_cache(cache))
+}
+
+fn in_runtime(done: impl Future<Output = Result<(), BoxError>>) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let done = runtime.block_on(deletes_behind_a_cache(cache));
-    done.map_err(|error| error.to_string().into())
+    runtime
+        .block_on(done)
+        .map_err(|error| error.to_string().into())
+}
+
+/// The stores, by the schemes of their URLs.
+const SCHEMES: [&str; 6] = ["postgres", "mysql", "mssql", "mongodb", "redis", "sqlite"];
+
+/// Connects the store of this scheme, or on this server, in tables of its own.
+async fn connect(
+    store: &str,
+    url: &str,
+    (table, is_unprepared): (&str, bool),
+) -> idem_core::Result<Arc<dyn IdempotencyStore>> {
+    Ok(match store {
+        "postgres" | "pgbouncer" => {
+            let mut config = idem_postgres::Config::new().with_table(table)?;
+            if is_unprepared {
+                config = config.with_statement_mode(idem_postgres::StatementMode::Unprepared);
+            }
+            Arc::new(idem_postgres::PostgresStore::connect(url, config).await?)
+        }
+        "mariadb" | "mysql" => {
+            let config = idem_mysql::Config::new().with_table(table)?;
+            Arc::new(idem_mysql::MySqlStore::connect(url, config).await?)
+        }
+        "mssql" => {
+            let config = idem_mssql::Config::new().with_table(table)?;
+            Arc::new(idem_mssql::MssqlStore::connect(url, config).await?)
+        }
+        "mongo" | "mongodb" => {
+            let config = idem_mongo::Config::new().with_collection(table)?;
+            Arc::new(idem_mongo::MongoStore::connect(url, config).await?)
+        }
+        "sqlite" => {
+            let config = idem_sqlite::Config::new().with_table(table)?;
+            Arc::new(idem_sqlite::SqliteStore::connect(url, config).await?)
+        }
+        "redis-cluster" => {
+            let config = idem_redis::Config::new().with_namespace(table)?;
+            let urls: Vec<_> = url.split(',').collect();
+            Arc::new(idem_redis::RedisStore::connect_cluster(&urls, config).await?)
+        }
+        _ => {
+            let config = idem_redis::Config::new().with_namespace(table)?;
+            Arc::new(idem_redis::RedisStore::connect(url, config).await?)
+        }
+    })
+}
+
+/// Checks that the connection fails, that the first line says all of this, and so does the line
+/// that a `main` prints when it returns the error. Neither has the password.
+async fn refuses(store: &str, url: &str, words: &[&str]) {
+    let error = connect(store, url, ("idem", false)).await.expect_err(url);
+    let error: BoxError = error.into();
+    let (shown, main) = (error.to_string(), format!("Error: {error:?}"));
+    for line in [&shown, &main].map(|text| text.lines().next().unwrap_or_default()) {
+        for word in words.iter().chain(&["connect: "]) {
+            assert!(line.contains(word), "{word} of {url}: {line}");
+        }
+        assert!(!line.contains("s3cret"), "{url}: {line}");
+    }
+}
+
+async fn first_connections() -> Result<(), BoxError> {
+    for store in SCHEMES {
+        for other in SCHEMES.into_iter().filter(|other| *other != store) {
+            let url = format!("{other}://me:s3cret@127.0.0.1:1/shop");
+            refuses(store, &url, &[other, "of another database"]).await;
+        }
+        if store == "sqlite" {
+            let url = "sqlite:/no/such/folder/idem.db";
+            refuses(
+                store,
+                url,
+                &["/no/such/folder/idem.db: ", "cannot be opened"],
+            )
+            .await;
+            continue;
+        }
+        let at = |place: &str| {
+            // It has no database of that name.
+            let path = if store == "redis" { "0" } else { "shop" };
+            format!("{store}://me:s3cret@{place}/{path}")
+        };
+        let idem = |url: &str| idem_at(url, &[], &["ls"]).ends(3);
+        for (place, what) in [
+            ("127.0.0.1:1", "nothing listens there (connection refused)"),
+            ("nowhere.invalid:1", "the host is not known"),
+        ] {
+            refuses(store, &at(place), &[place, what, "URL"]).await;
+            let ran = idem(&at(place)).complains(what);
+            assert!(!ran.err.contains("s3cret"), "{}", ran.err);
+        }
+        let unreadable = at("127.0.0.1:port");
+        refuses(store, &unreadable, &["the URL", "it is "]).await;
+    }
+    Ok(())
 }
 
 /// A service has a cache in front of SQLite, which replays the record without asking the file.
@@ -94,6 +196,7 @@ fn run(name: &str, url: String) -> Result<(), Failed> {
         .enable_all()
         .build()?;
     let server = Server::new(name, url);
+    runtime.block_on(server.refusals());
     let done = runtime.block_on(server.work());
     let removed = runtime.block_on(server.remove());
     done.and(removed).map_err(|error| error.to_string().into())
@@ -129,38 +232,35 @@ impl Server {
     }
 
     async fn store(&self) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        let url = self.url.as_str();
-        let table = self.table.as_str();
-        Ok(match self.name.as_str() {
-            "postgres" | "pgbouncer" => {
-                let mut config = idem_postgres::Config::new().with_table(table)?;
-                if self.is_unprepared {
-                    config = config.with_statement_mode(idem_postgres::StatementMode::Unprepared);
-                }
-                Arc::new(idem_postgres::PostgresStore::connect(url, config).await?)
-            }
-            "mariadb" | "mysql" => {
-                let config = idem_mysql::Config::new().with_table(table)?;
-                Arc::new(idem_mysql::MySqlStore::connect(url, config).await?)
-            }
-            "mssql" => {
-                let config = idem_mssql::Config::new().with_table(table)?;
-                Arc::new(idem_mssql::MssqlStore::connect(url, config).await?)
-            }
-            "mongo" => {
-                let config = idem_mongo::Config::new().with_collection(table)?;
-                Arc::new(idem_mongo::MongoStore::connect(url, config).await?)
-            }
-            "redis-cluster" => {
-                let config = idem_redis::Config::new().with_namespace(table)?;
-                let urls: Vec<_> = url.split(',').collect();
-                Arc::new(idem_redis::RedisStore::connect_cluster(&urls, config).await?)
-            }
-            _ => {
-                let config = idem_redis::Config::new().with_namespace(table)?;
-                Arc::new(idem_redis::RedisStore::connect(url, config).await?)
-            }
-        })
+        let config = (&*self.table, self.is_unprepared);
+        Ok(connect(&self.name, &self.url, config).await?)
+    }
+
+    /// A login and a database that the server does not have.
+    async fn refusals(&self) {
+        let (store, login, database) = match &*self.name {
+            "postgres" => ("postgres", "the user or the password", "3D000"),
+            "mariadb" | "mysql" => ("mysql", "the user, the password", "1049"),
+            "redis" | "valkey" => ("redis", "user and password", "number"),
+            _ => return,
+        };
+        let (scheme, rest) = self.url.split_once("://").expect("a URL");
+        let (own, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let url = format!("{scheme}://nobody:s3cret@{host}/{path}");
+        refuses(store, &url, &[host, login, "URL"]).await;
+        let other = if store == "redis" {
+            "4711"
+        } else {
+            "idem_missing"
+        };
+        let own = if own.is_empty() {
+            String::new()
+        } else {
+            format!("{own}@")
+        };
+        let url = format!("{scheme}://{own}{host}/{other}");
+        refuses(store, &url, &[host, database, "URL"]).await;
     }
 
     /// Migrates, lists, shows, releases, deletes, counts, and examines.

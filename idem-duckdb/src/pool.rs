@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duckdb::Connection;
+use idem_core::backend::check_scheme;
 use idem_core::{BoxError, ErrorKind, Result};
 use idem_sql::schema::misconfigured;
 use tokio::runtime::Handle;
@@ -61,6 +62,11 @@ impl DuckDbPool {
     /// Safe: what was opened is closed.
     pub async fn open(path: impl AsRef<Path>, config: &Config) -> Result<Self> {
         let deadline = Instant::now() + config.timeout();
+        if path.as_ref().to_string_lossy().contains("://") {
+            let form = "the path of a file";
+            let refused = check_scheme(&path.as_ref().to_string_lossy(), &[], form);
+            refused.map_err(|error| error.at(BACKEND, "open"))?;
+        }
         loop {
             let path = path.as_ref().to_owned();
             let opened = spawn_blocking(move || Instance::open(&path)).await;

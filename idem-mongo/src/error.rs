@@ -72,7 +72,8 @@ fn meaning_of_kind(error: &MongoError) -> Meaning {
         MongoKind::Authentication { .. } => (
             Misconfigured,
             Effect::None,
-            "the server refused user, password or mechanism",
+            "the server refused user, password or mechanism; correct them in the URL (`authSource` names the \
+             database of the users)",
         ),
         MongoKind::Io(_) => (
             Unavailable,

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::backend::{FinalResult, check};
+use idem_core::backend::{FinalResult, check, check_scheme, misread, not_connected};
 use idem_core::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, Failure,
-    Finish, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result, WatermarkStore,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
+    Failure, Finish, IdempotencyStore, Key, Limits, Record, RecordAdmin, Response, Result,
+    WatermarkStore,
 };
 use mongodb::Client;
 use mongodb::bson::doc;
+use mongodb::error::ErrorKind as MongoKind;
 use mongodb::options::ClientOptions;
 
 use crate::claim_batcher::{Answer, ClaimBatcher};
@@ -24,6 +26,8 @@ use crate::session::Session;
 use crate::statements::ClaimParams;
 
 pub(crate) const BACKEND: &str = "mongo";
+
+const FORM: &str = "mongodb://user:password@host:port/database?replicaSet=…";
 
 /// The default time in which the driver has to find a primary for [`MongoStore::connect`]; the
 /// driver's own default of 30 s is longer than callers wait.
@@ -78,21 +82,37 @@ impl MongoStore {
     /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no
     /// connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
-        let mut options = ClientOptions::parse(url).await.map_err(at)?;
+        let read = async {
+            check_scheme(url, &["mongodb", "mongodb+srv"], FORM)?;
+            if !cfg!(feature = "srv") && url.to_ascii_lowercase().starts_with("mongodb+srv") {
+                let message = "the URL is `mongodb+srv`, and idem-mongo was built without its feature \
+                               `srv`; turn it on";
+                return Err(Error::new(ErrorKind::Misconfigured, Effect::None, message));
+            }
+            let options = ClientOptions::parse(url).await;
+            options.map_err(|error| match &*error.kind {
+                MongoKind::InvalidArgument { .. } => misread(FORM, error),
+                _ => classify(error, Access::Read),
+            })
+        };
+        let mut options = read.await.map_err(|error| error.at(BACKEND, "connect"))?;
+        let hosts: Vec<_> = options.hosts.iter().map(ToString::to_string).collect();
+        let place = hosts.join(",");
+        let at = |error| not_connected(error, &place).at(BACKEND, "connect");
         options
             .server_selection_timeout
             .get_or_insert(SERVER_SELECTION);
         options.max_pool_size.get_or_insert(MAX_POOL_SIZE);
         options.app_name.get_or_insert_with(|| "idem".to_owned());
-        let client = Client::with_options(options).map_err(at)?;
+        let client = Client::with_options(options);
+        let client = client.map_err(|error| at(classify(error, Access::Read)))?;
         let store = Self::with_config(client, config);
         let database = store.operations.database.clone();
         let hello = async move { database.run_command(doc! { "hello": 1 }).await };
         let answer = store.session().by_itself(Access::Read, hello).await;
         answer
-            .map_err(|error| error.at(BACKEND, "connect"))?
-            .map_err(at)?;
+            .map_err(at)?
+            .map_err(|error| at(classify(error, Access::Read)))?;
         Ok(store)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use idem_core::backend::not_connected;
 use idem_core::wrappers::Batched;
 use idem_core::{Effect, Error, ErrorKind, Result};
 
@@ -79,6 +80,7 @@ impl MssqlStore {
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "connect");
         let driver = crate::url::parse(url).map_err(at)?;
+        let place = driver.get_addr();
         let manager = Manager::new(driver).with_connect_timeout(config.timeout());
         let pool = Pool::builder(manager).max_size(10).build();
         let pool = pool.map_err(|source| {
@@ -87,7 +89,8 @@ impl MssqlStore {
         })?;
         let store = Self::with_config(pool, config);
         // Opens a connection first: without one, the server cannot be checked.
-        drop(ConnectionGuard::from(&store.pool).await.map_err(at)?);
+        let first = ConnectionGuard::from(&store.pool).await;
+        drop(first.map_err(|error| at(not_connected(error, place)))?);
         store
             .operations
             .dialect(&mut store.session())

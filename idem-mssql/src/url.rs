@@ -1,6 +1,7 @@
 //! The URL of a connection.
 
 use idem_core::Result;
+use idem_core::backend::{check_scheme, misread};
 use idem_sql::schema::misconfigured;
 use tiberius::{AuthMethod, Config, EncryptionLevel};
 use url::Url;
@@ -16,14 +17,8 @@ pub(crate) fn parse(text: &str) -> Result<Config> {
 
 /// Parses it as a build with TLS does, or as one without.
 fn parse_as_built(text: &str, has_tls: bool) -> Result<Config> {
-    let url = Url::parse(text).map_err(|source| {
-        misconfigured(format!("the URL cannot be read; it is {FORM}")).with_source(source)
-    })?;
-    if !matches!(url.scheme(), "mssql" | "sqlserver") {
-        return Err(misconfigured(format!(
-            "the URL's scheme is not `mssql` (or `sqlserver`); it is {FORM}"
-        )));
-    }
+    check_scheme(text, &["mssql", "sqlserver"], FORM)?;
+    let url = Url::parse(text).map_err(|source| misread(FORM, source))?;
     if url.fragment().is_some() {
         return Err(misconfigured(
             "the URL has a fragment; write a `#` in a name or password as %23".to_owned(),
@@ -230,7 +225,7 @@ mod tests {
             ("mssql://sa:secret%ff@localhost/a", "password"),
             ("mssql://:secret@localhost/a", "user"),
             ("mssql:///a", "host"),
-            ("postgres://sa:secret@localhost/a", "scheme"),
+            ("postgres://sa:secret@localhost/a", "idem-postgres"),
             ("sa:secret@localhost", ""),
             ("mssql://sa:secret@localhost:port/a", "URL"),
         ] {

@@ -105,9 +105,12 @@ const CODES: Codes<u16> = error_codes! {
         9008, 9099,
     ] =>
         "the proxy lost the server or waited too long for it (1105, 2006, 2013, 9001 and others)";
-    Misconfigured None [1049, 1051, 1054, 1146] =>
-        "the table is missing or of another version (1049, 1054, 1146); run `migrate()` or the \
-         printed schema, and check database and table names";
+    Misconfigured None [1049] =>
+        "the database does not exist (1049); create it, or correct its name in the URL or in \
+         `Config::with_database`";
+    Misconfigured None [1051, 1054, 1146] =>
+        "the table is missing or of another version (1054, 1146); run `migrate()` or the printed \
+         schema, and check database and table names";
     Misconfigured None [1046] =>
         "no database is chosen (1046); name one in the URL or with `Config::with_database`";
     Misconfigured None [1044, 1142, 1143, 1227, 1370] =>
@@ -118,7 +121,8 @@ const CODES: Codes<u16> = error_codes! {
         1042, 1043, 1045, 1129, 1130, 1251, 1698, 1820, 1862, 2059, 2061, 3118, 3159, 3955, 4151,
     ] =>
         "the server refused the user, the password, the host or the connection without TLS (1045, \
-         1129, 1130, 1251, 1698, 1820, 3118, 3159); MySQL 8 and later need the feature `tls`";
+         1129, 1130, 1251, 1698, 1820, 3118, 3159); correct the URL; MySQL 8 and later need the \
+         feature `tls`";
     // Refused as a whole, before it is read.
     Misconfigured None [1153, 1301] =>
         "the statement is larger than max_allowed_packet (1153, 1301); raise it, or lower \

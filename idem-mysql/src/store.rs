@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use idem_core::Result;
+use idem_core::backend::{check_scheme, misread, not_connected};
 use idem_core::wrappers::Batched;
 use idem_sql::sqlx::{Connections, Opener};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
@@ -12,13 +13,14 @@ use sqlx::{Connection, MySql, MySqlPool};
 
 use crate::config::Config;
 use crate::counters::Contention;
-use crate::error::{Access, classify};
 use crate::operations::Operations;
 use crate::server::{self, FACTS, Facts};
 use crate::session::Session;
 use crate::settings;
 
 pub(crate) const BACKEND: &str = "mysql";
+
+const FORM: &str = "mysql://user:password@host:port/database?ssl-mode=…";
 
 /// The most connections that a store opens for its operations, and as many again for callers'
 /// transactions.
@@ -136,9 +138,12 @@ impl MySqlStore {
     /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no
     /// connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
-        let options = MySqlConnectOptions::from_str(url)
-            .map_err(at)?
+        let options = check_scheme(url, &["mysql", "mariadb"], FORM);
+        let options = options.and_then(|()| {
+            MySqlConnectOptions::from_str(url).map_err(|error| misread(FORM, error))
+        });
+        let options = options
+            .map_err(|error| error.at(BACKEND, "connect"))?
             // No statement depends on the session; this spares each connection a round trip.
             .pipes_as_concat(false)
             .no_engine_substitution(false)
@@ -167,7 +172,9 @@ impl MySqlStore {
         // Opens the store's first connection, which it keeps.
         let mut session = store.session();
         let facts = store.operations.facts(&mut session).await;
-        facts.map_err(|error| error.at(BACKEND, "connect"))?;
+        facts.map_err(|error| {
+            not_connected(error, place(&store.pool.connect_options())).at(BACKEND, "connect")
+        })?;
         drop(session);
         Ok(store)
     }
@@ -206,6 +213,15 @@ impl MySqlStore {
             &self.operations.config,
             &self.operations.counters,
         )
+    }
+}
+
+/// Returns where the options lead: socket, or host and port, and database.
+fn place(options: &MySqlConnectOptions) -> String {
+    let database = options.get_database().unwrap_or_default();
+    match options.get_socket() {
+        Some(socket) => format!("{}/{database}", socket.display()),
+        None => format!("{}:{}/{database}", options.get_host(), options.get_port()),
     }
 }
 

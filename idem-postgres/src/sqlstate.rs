@@ -191,8 +191,11 @@ const CODES: Codes<&str> = error_codes! {
     Misconfigured None ["23502", "23503", "23505", "23514", "23P01"] =>
         "the table has a constraint that is not this crate's (class 23); `verify()` says what is \
          wrong";
-    Misconfigured None ["28000", "28P01", "3D000"] =>
-        "the server refused the role, the password or the database (class 28, 3D000)";
+    Misconfigured None ["28000", "28P01"] =>
+        "the server refused the user or the password (28000, 28P01); correct the URL, or let them in \
+         by pg_hba.conf";
+    Misconfigured None ["3D000"] =>
+        "the database does not exist (3D000); create it, or correct its name in the URL";
     // The values are refused before the statement runs.
     Misconfigured None ["22021", "22P05"] =>
         "the database cannot hold these characters (22021, 22P05); its encoding has to be UTF8. Or \
@@ -223,7 +226,7 @@ const CLASSES: Codes<&str> = error_codes! {
     Unavailable Unknown ["58"] =>
         "the operating system of the server, or the pooler, failed (class 58)";
     Misconfigured Unknown ["28", "3D"] =>
-        "the server refused the role, the password or the database (class 28, 3D)";
+        "the server refused the user, the password or the database (class 28, 3D); correct the URL";
     Misconfigured Unknown ["42"] =>
         "the server cannot run the statement on this table (class 42); `verify()` says what is \
          wrong";

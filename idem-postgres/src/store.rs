@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_core::backend::{check_scheme, misread, not_connected};
 use idem_core::wrappers::Batched;
 use idem_core::{Error, ErrorKind, Result};
 use idem_sql::sqlx::{Connections, Opener};
@@ -22,6 +23,8 @@ use crate::session::Session;
 const MAX_TRIES: u32 = 8;
 
 pub(crate) const BACKEND: &str = "postgres";
+
+const FORM: &str = "postgres://user:password@host:port/database?sslmode=…";
 
 /// The store pings a connection that was idle for longer before it uses it.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
@@ -104,10 +107,11 @@ impl PostgresStore {
     ///   of its clients in [`StatementMode::Prepared`](crate::StatementMode::Prepared).
     /// - `Unavailable` or `Misconfigured` when no connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at_connect = |error: Error| error.at(BACKEND, "connect");
-        let at = |error| at_connect(classify(error, Access::Read));
-        let options = PgConnectOptions::from_str(url)
-            .map_err(at)?
+        let options = check_scheme(url, &["postgres", "postgresql"], FORM);
+        let options = options
+            .and_then(|()| PgConnectOptions::from_str(url).map_err(|error| misread(FORM, error)));
+        let options = options
+            .map_err(|error| error.at(BACKEND, "connect"))?
             .application_name(APPLICATION_NAME)
             // The store reads no float, and poolers refuse the parameter.
             .extra_float_digits(None);
@@ -118,7 +122,10 @@ impl PostgresStore {
             // Boxed, because it is deep.
             match Box::pin(check_server(&connections, &options, &config)).await {
                 Err(error) if is_brief(&error) && tries < MAX_TRIES => tries += 1,
-                state => break state.map_err(at_connect)?,
+                Err(error) => {
+                    return Err(not_connected(error, place(&options)).at(BACKEND, "connect"));
+                }
+                Ok(state) => break state,
             }
         };
         let idle = state.idle_session_timeout().map(|timeout| timeout / 4);
@@ -162,6 +169,17 @@ impl PostgresStore {
             config: &self.operations.config,
         }
     }
+}
+
+/// Returns where the options lead: socket or host, port, and database.
+fn place(options: &PgConnectOptions) -> String {
+    let host = match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => options.get_host().to_owned(),
+    };
+    // Without one, the server takes the user's name.
+    let database = options.get_database().unwrap_or_default();
+    format!("{host}:{}/{database}", options.get_port())
 }
 
 /// Returns whether the session's own time-outs, for idling or for a lock of the catalogue,

@@ -45,7 +45,7 @@ const CODES: Codes<&str> = error_codes! {
         "the server does not know the script (NOSCRIPT): it was restarted, or a proxy spreads \
          commands over servers";
     Misconfigured None ["NOAUTH", "WRONGPASS"] =>
-        "the server does not accept user and password (NOAUTH, WRONGPASS)";
+        "the server does not accept user and password (NOAUTH, WRONGPASS); correct them in the URL";
     // Before a command is run, or at a script's first call of a denied command. TIME and GET come
     // before the write, and PUBLISH after it is called so that it cannot fail the script.
     Misconfigured None ["NOPERM"] =>
@@ -81,6 +81,8 @@ const TEXTS: Codes<&str> = error_codes! {
     Unavailable None ["max number of clients", "max number of clients + cluster"] =>
         "the server has as many connections as it takes (max number of clients reached); raise \
          `maxclients`";
+    Misconfigured None ["DB index is out of range", "invalid DB index"] =>
+        "the server has no database of this number; correct it in the URL";
     // A node of a cluster that is configured not to be one, or the other way round.
     Misconfigured None ["This instance has cluster support disabled"] =>
         "the server is no cluster; use `RedisStore::connect`";

@@ -259,3 +259,21 @@ impl fmt::Debug for Connection {
         })
     }
 }
+
+#[cfg(all(test, not(feature = "tls")))]
+mod tests {
+    use crate::error::{Access, classify};
+
+    use super::*;
+
+    #[test]
+    fn tls_without_its_feature_names_the_feature() {
+        let error = Connector::node("rediss://me:s3cret@127.0.0.1", &Config::new()).err();
+        let error = classify(error.expect("no TLS is built in"), Access::Read);
+        let shown = format!("{error} {error:?}");
+        assert!(
+            shown.contains("feature `tls`") && !shown.contains("s3cret"),
+            "{shown}"
+        );
+    }
+}

@@ -18,7 +18,7 @@ pub(crate) fn classify(error: RedisError, sent: Access) -> Error {
         redis::ErrorKind::Io if error.is_connection_refusal() => (
             Unavailable,
             Effect::None,
-            "the server refuses connections; is it running, and is this its port?",
+            "nothing listens there (connection refused); start the server, or correct host and port in the URL",
         ),
         redis::ErrorKind::Io if is_certificate(&error) => (
             Misconfigured,
@@ -35,10 +35,15 @@ pub(crate) fn classify(error: RedisError, sent: Access) -> Error {
             Effect::None,
             "the server does not accept user and password",
         ),
+        redis::ErrorKind::InvalidClientConfig if error.to_string().contains("feature is not") => (
+            Misconfigured,
+            Effect::None,
+            "the URL requires TLS, and idem-redis was built without its feature `tls`; turn it on",
+        ),
         redis::ErrorKind::InvalidClientConfig | redis::ErrorKind::EmptySentinelList => (
             Misconfigured,
             Effect::None,
-            "the connection cannot be made with this URL; see the source",
+            "the URL cannot be read; it is redis://user:password@host:port/number, or rediss://… for TLS",
         ),
         redis::ErrorKind::ClusterConnectionNotFound => (
             Unavailable,

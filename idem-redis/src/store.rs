@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::backend::{FinalResult, check};
+use idem_core::backend::{FinalResult, check, check_scheme, not_connected};
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, IdempotencyStore,
     Key, Limits, Record, RecordAdmin, Response, Result, WatermarkStore,
@@ -24,6 +24,18 @@ use crate::script::Call;
 use crate::shortcuts::Shortcuts;
 
 pub(crate) const BACKEND: &str = "redis";
+
+const SCHEMES: &[&str] = &[
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "redis+unix",
+    "valkey+unix",
+    "unix",
+];
+
+const FORM: &str = "redis://user:password@host:port/number, or rediss://… for TLS";
 
 /// The store on Redis or Valkey.
 ///
@@ -81,7 +93,7 @@ impl RedisStore {
     /// records (the message says which setting or command); `Unavailable` when it cannot be reached or is a
     /// replica.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        Self::connect_with(Connector::node(url, &config), config).await
+        Self::connect_with(&[url], Connector::node(url, &config), config).await
     }
 
     /// Connects to the server that leads the group of this name, according to the sentinels at
@@ -98,7 +110,8 @@ impl RedisStore {
         template: &str,
         config: Config,
     ) -> Result<Self> {
-        Self::connect_with(Connector::sentinel(urls, group, template, &config), config).await
+        let connector = Connector::sentinel(urls, group, template, &config);
+        Self::connect_with(&[urls, &[template]].concat(), connector, config).await
     }
 
     /// Connects to the cluster of these nodes; they name the others.
@@ -107,11 +120,18 @@ impl RedisStore {
     ///
     /// As for [`connect`](Self::connect).
     pub async fn connect_cluster(urls: &[&str], config: Config) -> Result<Self> {
-        Self::connect_with(Connector::cluster(urls, &config), config).await
+        Self::connect_with(urls, Connector::cluster(urls, &config), config).await
     }
 
-    async fn connect_with(connector: RedisResult<Connector>, config: Config) -> Result<Self> {
+    async fn connect_with(
+        urls: &[&str],
+        connector: RedisResult<Connector>,
+        config: Config,
+    ) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "connect");
+        for url in urls {
+            check_scheme(url, SCHEMES, FORM).map_err(at)?;
+        }
         let connector = connector.map_err(|error| at(classify(error, Access::Read)))?;
         let link = Arc::new(Link::new(connector, &config));
         let operations = Arc::new(Operations::new(config).map_err(at)?);
@@ -121,7 +141,11 @@ impl RedisStore {
             link,
             operations,
         };
-        store.link.check().await.map_err(at)?;
+        if let Err(error) = store.link.check().await {
+            let places = store.link.connector.addresses();
+            let places: Vec<_> = places.iter().map(ToString::to_string).collect();
+            return Err(at(not_connected(error, places.join(","))));
+        }
         Ok(store)
     }
 

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_core::backend::{check_scheme, misread, not_connected};
 use idem_core::wrappers::Batched;
 use idem_core::{ErrorKind, Result};
 use idem_sql::schema::misconfigured;
@@ -18,6 +19,8 @@ use crate::pools::{Own, Pools, connection};
 use crate::session::Session;
 
 pub(crate) const BACKEND: &str = "sqlite";
+
+const FORM: &str = "sqlite:PATH";
 
 /// The store in a SQLite file.
 ///
@@ -75,8 +78,16 @@ impl SqliteStore {
     /// others kept the file locked.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
-        let options = SqliteConnectOptions::from_str(url)
-            .map_err(at)?
+        let options = match url.contains("://") {
+            true => check_scheme(url, &["sqlite"], FORM),
+            // The path alone is a URL, too, and may have a colon.
+            false => Ok(()),
+        };
+        let options = options.and_then(|()| {
+            SqliteConnectOptions::from_str(url).map_err(|error| misread(FORM, error))
+        });
+        let options = options
+            .map_err(|error| error.at(BACKEND, "connect"))?
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             // With either, connections would see uncommitted data, or miss committed data.
@@ -142,7 +153,11 @@ async fn open(options: &SqliteConnectOptions, limit: Duration) -> Result<Own> {
             Err(error)
                 if error.kind() == ErrorKind::Contention
                     && tokio::time::Instant::now() < deadline => {}
-            opened => return opened.map_err(|error| error.at(BACKEND, "connect")),
+            opened => {
+                let file = options.get_filename();
+                let told = |error| not_connected(error, file.display()).at(BACKEND, "connect");
+                return opened.map_err(told);
+            }
         }
         tokio::time::sleep(Duration::from_millis(rand::random_range(1..20))).await;
     }

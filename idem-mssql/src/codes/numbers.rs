@@ -38,7 +38,8 @@ pub(super) const NUMBERS: Codes<u32> = error_codes! {
     Misconfigured None [
         911, 916, 4064, 18450, 18452, 18456, 18470, 18486, 18487, 18488, 40531, 40532, 40852,
     ] =>
-        "the server refused the user, the password or the database (18456, 911, 916)";
+        "the server refused the user, the password or the database (18456, 911, 916); \
+         correct them in the URL";
     Misconfigured None [40615] => "the server's firewall keeps this address out (40615)";
     Misconfigured None [334, 3609] =>
         "the table has a trigger (334, 3609), and a statement with OUTPUT cannot run beside one; \

@@ -3,7 +3,7 @@
 use std::io;
 
 use idem_core::backend::Meaning;
-use idem_core::{Effect, ErrorKind};
+use idem_core::{BoxError, Effect, ErrorKind};
 use sqlx::Error as SqlxError;
 
 /// Returns the meaning of an error that the driver raised itself. `tls` is the message about a TLS
@@ -26,7 +26,12 @@ pub fn driver_meaning(error: &SqlxError, tls: &'static str) -> Meaning {
             "no connection became free in time; raise the pool's size or its `acquire_timeout`",
         ),
         SqlxError::PoolClosed => (ErrorKind::Misconfigured, Effect::None, "the pool is closed"),
-        SqlxError::Configuration(_) | SqlxError::Tls(_) | SqlxError::InvalidArgument(_) => (
+        SqlxError::Tls(error) => (
+            ErrorKind::Misconfigured,
+            Effect::None,
+            tls_meaning(error, tls),
+        ),
+        SqlxError::Configuration(_) | SqlxError::InvalidArgument(_) => (
             ErrorKind::Misconfigured,
             Effect::None,
             "the connection is not set up for this server; see the source",
@@ -51,6 +56,20 @@ pub fn driver_meaning(error: &SqlxError, tls: &'static str) -> Meaning {
             Effect::Unknown,
             "the driver failed; see the source",
         ),
+    }
+}
+
+/// sqlx tells these apart by their texts only.
+fn tls_meaning(error: &BoxError, tls: &'static str) -> &'static str {
+    match error.to_string() {
+        text if text.contains("built without TLS") => {
+            "the URL requires TLS, and the crate was built without its feature `tls`; turn it on"
+        }
+        text if text.contains("server does not support TLS") => {
+            "the URL requires TLS, and the server has none; set the server up for it, or change \
+             `sslmode` (MySQL: `ssl-mode`) on a network that you trust"
+        }
+        _ => tls,
     }
 }
 
@@ -86,6 +105,22 @@ mod tests {
         };
         assert_eq!(answered("0x00"), ErrorKind::Unavailable);
         assert_eq!(answered("0x48"), ErrorKind::Corrupt, "a server of HTTP");
+    }
+
+    #[test]
+    fn tls_that_one_side_lacks_is_told_apart() {
+        for (text, advice) in [
+            (
+                "TLS upgrade required, but SQLx was built without TLS support",
+                "feature `tls`",
+            ),
+            ("server does not support TLS", "`sslmode`"),
+            ("bad certificate", "check TLS"),
+        ] {
+            let error = classified(SqlxError::Tls(text.into()), Access::Read);
+            assert_eq!(error.kind(), ErrorKind::Misconfigured);
+            assert!(error.to_string().contains(advice), "{error}");
+        }
     }
 
     #[test]
