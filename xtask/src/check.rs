@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use cargo_metadata::DependencyKind;
+
 use crate::ci::Draw;
 use crate::step::{self, cargo, output};
 use crate::{Result, budgets, prove, tools, workspace};
@@ -64,6 +66,7 @@ pub(crate) fn quick() -> Result<bool> {
         ("budgets", budgets::exceeded()?),
         ("rust-version", too_new()?),
         ("one TLS stack", second_tls_stack()?),
+        ("versions of drivers", unnamed_driver()?),
         ("registry hosts", registry_hosts()?),
         ("patches of lab", stale_patches()?),
     ] {
@@ -279,6 +282,50 @@ fn second_tls_stack() -> Result<Option<String>> {
         let name = name.trim();
         format!("{name} is linked beside aws-lc-rs; `cargo tree -i {name}` says by whom")
     }))
+}
+
+/// The drivers whose transactions stores take.
+const DRIVERS: [&str; 10] = [
+    "deadpool-postgres",
+    "diesel-async",
+    "duckdb",
+    "mongodb",
+    "mysql_async",
+    "rusqlite",
+    "sea-orm",
+    "sqlx",
+    "tiberius",
+    "tokio-postgres",
+];
+
+/// Finds a store that takes the transactions of a driver, and whose README does not name the version
+/// of the driver, such as `sqlx 0.9`: another version's transactions have another type.
+fn unnamed_driver() -> Result<Option<String>> {
+    let mut wrong = Vec::new();
+    let members = workspace::members()?;
+    for package in members
+        .packages
+        .iter()
+        .filter(|it| workspace::is_published(it))
+    {
+        let readme = package.manifest_path.with_file_name("README.md");
+        let text = std::fs::read_to_string(readme).unwrap_or_default();
+        let drivers = package.dependencies.iter().filter(|dependency| {
+            dependency.kind == DependencyKind::Normal && DRIVERS.contains(&&*dependency.name)
+        });
+        for driver in drivers.filter(|_| text.contains("`complete_in`")) {
+            let version = driver.req.to_string();
+            let version = version.trim_start_matches(['^', '=']);
+            let numbers: Vec<_> = version.split('.').take(2).collect();
+            let named = format!("{} {}", driver.name, numbers.join("."));
+            // `rusqlite 0.39` is not `rusqlite 0.3`.
+            let mut after = text.split(&named).skip(1);
+            if !after.any(|rest| !rest.starts_with(|next: char| next.is_ascii_digit())) {
+                wrong.push(format!("{}/README.md does not say `{named}`", package.name));
+            }
+        }
+    }
+    Ok((!wrong.is_empty()).then(|| wrong.join(", ")))
 }
 
 /// Finds patches that bring back faults of before, and no longer fit the code.
