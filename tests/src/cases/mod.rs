@@ -15,6 +15,7 @@ mod law01_processes;
 mod law02_losers;
 mod law03_replay;
 mod law04_conflict;
+mod law04_unknown;
 mod law05_abandoned;
 mod law05_fencing;
 mod law06_repeatable;
@@ -48,6 +49,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     law02_losers::CASES,
     law03_replay::CASES,
     law04_conflict::CASES,
+    law04_unknown::CASES,
     law05_fencing::CASES,
     law05_abandoned::CASES,
     law06_repeatable::CASES,
