@@ -7,8 +7,8 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    completions, doctor, expire_abandoned, ls, man, migrate, purge, rewrap, show, stats, step,
-    watch,
+    completions, doctor, expire_abandoned, import, ls, man, migrate, purge, rewrap, show, stats,
+    step, watch,
 };
 use crate::url::StoreUrl;
 use crate::when;
@@ -200,6 +200,16 @@ pub(crate) enum Command {
     Rewrap(rewrap::Options),
     /// Fails the abandoned claims that must not run again.
     ExpireAbandoned(expire_abandoned::Options),
+    /// Stores the results that an older table has kept, from lines of JSON.
+    ///
+    /// Each line is an object: `scope`, `operation` and `id` of the key; `status` (200) and
+    /// `headers`, as pairs; the body as one of `body` (a text), `json` (a value, stored as it is
+    /// written) and `base64`; or in place of them `failure` with `code` and `message`; and
+    /// `expires_at` (RFC 3339, by this machine's clock). Lines that have expired are left out.
+    ///
+    /// The records match every request of their keys. Existing records stay as they are, so an
+    /// import that was stopped is run again as a whole.
+    Import(import::Options),
     /// Counts records by state, operation and age.
     Stats(stats::Options),
     /// Shows operations, rates and stuck keys, again and again.

@@ -4,9 +4,16 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idem_core::{IdempotencyStore, Response, StalePolicy};
+use idem_core::{
+    BoxError, BusyPolicy, ClaimRequest, Fingerprint, Idempotency, IdempotencyStore,
+    IdempotencyStoreExt, Policy, Response, StalePolicy, Work,
+};
+use idem_sqlite::sqlx::sqlite::SqliteConnectOptions;
+use idem_sqlite::sqlx::{self, SqlitePool, query, query_as, query_scalar};
 use serde_json::{Value, json};
 use support::{File, HOUR, claimed, completed, failed, idem_at, is_lost, key, request, url};
 
@@ -401,4 +408,134 @@ fn the_suite_leaves_nothing_behind() {
     assert!(total["passed"].as_u64().unwrap() > 5, "{total}");
     assert_eq!(total["failed"], 0);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn records_of_an_older_table_are_imported_once_and_match_every_request() {
+    let file = File::new().await;
+    completed(&file.store, &key("mine")).await;
+    let old = file.path().join("old.ndjson");
+    let import = |lines: &[String], more: &[&str]| {
+        std::fs::write(&old, lines.join("\n")).unwrap();
+        file.json(&[&["import", old.to_str().unwrap(), "--yes"][..], more].concat())
+    };
+    let lines = [
+        ("a", r#""status":201,"headers":[["x-a","1"]],"body":"paid""#),
+        ("b", r#""json":{"receipt": 7}"#),
+        ("c", r#""failure":{"code":"declined","message":"no funds"}"#),
+        (
+            "d",
+            r#""base64":"/wA=","expires_at":"2999-01-01T00:00:00Z""#,
+        ),
+        ("e", r#""status":204,"expires_at":"2001-01-01T00:00:00Z""#),
+        ("mine", r#""body":"theirs""#),
+        // No record; nothing of it is quoted.
+        ("x", r#""body":"s3cret","bode":"s3cret""#),
+    ];
+    let lines = lines
+        .map(|(id, rest)| format!(r#"{{"scope":"tenant","operation":"pay","id":"{id}",{rest}}}"#));
+    let counts = |ran: support::Ran| {
+        let counts = ran.ends(0).value();
+        ["stored", "existing", "expired"].map(|name| counts[name].as_u64().unwrap())
+    };
+    assert_eq!(counts(import(&lines[..6], &["--dry-run"])), [4, 1, 1]);
+    assert_eq!(file.store.get(&key("a")).await.unwrap(), None);
+    let stopped = import(&[&lines[..2], &lines[6..]].concat(), &[]).ends(2);
+    let stopped = stopped.complains("line 3");
+    assert!(!stopped.err.contains("s3cret"), "{}", stopped.err);
+    assert_eq!(counts(import(&lines[..6], &[])), [2, 3, 1]);
+    for (id, outcome) in [
+        ("a", "completed"),
+        ("b", "completed"),
+        ("c", "failed"),
+        ("d", "completed"),
+        ("e", "acquired"),
+        ("mine", "conflict"),
+    ] {
+        let request = ClaimRequest::new(key(id), Fingerprint::raw("another"));
+        let got = file.store.claim_matching(&request).await.unwrap();
+        assert_eq!(got.name(), outcome, "{id}");
+    }
+    let stored = async |id| file.store.response(&key(id)).await.unwrap().unwrap();
+    let paid = Response::new(201, "paid").with_header("x-a", "1");
+    assert_eq!(stored("a").await, paid);
+    assert_eq!(stored("b").await, Response::new(200, r#"{"receipt": 7}"#));
+    assert_eq!(stored("d").await, Response::new(200, &b"\xff\x00"[..]));
+    let shown = file.json(&["show", "tenant:pay:a"]).ends(0).value();
+    assert_eq!(shown["matches_every_request"], true);
+}
+
+/// A service's own code from before: the primary key of its table decides, and losers wait for the
+/// answer.
+async fn by_hand(pool: SqlitePool, effects: Arc<AtomicU64>, id: &str) -> sqlx::Result<String> {
+    let insert = "INSERT INTO answers (id) VALUES (?) ON CONFLICT DO NOTHING";
+    if query(insert).bind(id).execute(&pool).await?.rows_affected() == 1 {
+        let answer = format!("effect {}", effects.fetch_add(1, Ordering::SeqCst));
+        let update = "UPDATE answers SET answer = ? WHERE id = ?";
+        query(update).bind(&answer).bind(id).execute(&pool).await?;
+        return Ok(answer);
+    }
+    loop {
+        let answer = query_scalar("SELECT answer FROM answers WHERE id = ?");
+        if let Some(answer) = answer.bind(id).fetch_one(&pool).await? {
+            return Ok(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Deployment 1 of the guide: the old code is the work of a run.
+async fn by_run(
+    idempotency: Idempotency,
+    pool: SqlitePool,
+    effects: Arc<AtomicU64>,
+    id: &str,
+) -> Result<String, BoxError> {
+    let work = async |_: Work| by_hand(pool, effects, id).await;
+    Ok(idempotency.run(&key(id), &id, work).await?.into_inner())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_code_and_new_code_share_one_effect_and_the_import_ends_the_old_table() {
+    let file = File::new().await;
+    let options = SqliteConnectOptions::new().filename(file.path().join("idem.db"));
+    let pool = SqlitePool::connect_with(options).await.unwrap();
+    let table = "CREATE TABLE answers (id TEXT PRIMARY KEY, answer TEXT)";
+    query(table).execute(&pool).await.unwrap();
+    let waits = Policy::default().with_on_busy(BusyPolicy::wait(HOUR));
+    let idempotency = Idempotency::new(file.store.clone()).with_policy(waits);
+    let effects = Arc::new(AtomicU64::new(0));
+    let old = |id: &'static str| by_hand(pool.clone(), Arc::clone(&effects), id);
+    let new =
+        |id: &'static str| by_run(idempotency.clone(), pool.clone(), Arc::clone(&effects), id);
+    let first = old("old first").await.unwrap();
+    assert_eq!(new("old first").await.unwrap(), first);
+    let first = new("new first").await.unwrap();
+    assert_eq!(old("new first").await.unwrap(), first);
+    let (a, b, c, d) = tokio::join!(old("both"), new("both"), old("both"), new("both"));
+    let answers = [a.unwrap(), b.unwrap(), c.unwrap(), d.unwrap()];
+    assert!(
+        answers.iter().all(|answer| *answer == answers[0]),
+        "{answers:?}"
+    );
+    old("old only").await.unwrap();
+    let rows = query_as("SELECT id, answer FROM answers ORDER BY id");
+    let rows: Vec<(String, String)> = rows.fetch_all(&pool).await.unwrap();
+    let line = |(id, answer): &(String, String)| {
+        json!({ "scope": "tenant", "operation": "pay", "id": id, "json": answer }).to_string()
+    };
+    let lines: Vec<_> = rows.iter().map(line).collect();
+    std::fs::write(file.path().join("old.ndjson"), lines.join("\n")).unwrap();
+    let from = file.path().join("old.ndjson");
+    let imported = file
+        .json(&["import", from.to_str().unwrap(), "--yes"])
+        .ends(0)
+        .value();
+    assert_eq!([&imported["stored"], &imported["existing"]], [1, 3]);
+    query("DROP TABLE answers").execute(&pool).await.unwrap();
+    for (id, answer) in rows {
+        let again = by_run(idempotency.clone(), pool.clone(), Arc::clone(&effects), &id);
+        assert_eq!(again.await.unwrap(), answer, "deployment 2");
+    }
+    assert_eq!(effects.load(Ordering::SeqCst), 4);
 }

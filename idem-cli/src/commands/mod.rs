@@ -6,6 +6,7 @@ pub(crate) mod certify;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod expire_abandoned;
+pub(crate) mod import;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod migrate;
@@ -36,6 +37,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit> {
         Command::Schema => schema::run(store, output),
         Command::Verify => Box::pin(verify::run(store, output)).await,
         Command::Doctor(options) => Box::pin(doctor::run(store, &options, output)).await,
+        Command::Import(options) => Box::pin(import::run(store, &options, output)).await,
         Command::Ls(options) => Box::pin(ls::run(store, &options, output)).await,
         Command::Show(options) => Box::pin(show::run(store, &options, output)).await,
         Command::Release(options) => {

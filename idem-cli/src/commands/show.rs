@@ -55,6 +55,9 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
             .as_ref()
             .map_or(Value::Null, |record| result(record, secrets)),
     );
+    let is_unknown = |record: &Record| record.info().fingerprint.is_unknown();
+    let is_unknown = record.as_ref().is_some_and(is_unknown);
+    value.insert("matches_every_request".to_owned(), json!(is_unknown));
     let is_sealed = record.as_ref().is_some_and(is_encrypted);
     value.insert("is_encrypted".to_owned(), json!(is_sealed));
     value.insert("unreadable".to_owned(), json!(unreadable));
@@ -68,6 +71,9 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
                 "\nThe result cannot be read: {}",
                 text::plain(unreadable)
             ))?;
+        }
+        if is_unknown {
+            output.line("\nIts fingerprint is unknown: an older table kept it, and it matches every request.")?;
         }
         match &record {
             Some(record) if is_encrypted(record) => output.line(
