@@ -4,11 +4,11 @@ mod arena;
 mod backend;
 pub mod backends;
 mod contender;
-mod generators;
 pub mod ids;
 mod measured;
 mod operations;
 mod paths;
+mod pgbench;
 mod rival;
 
 pub use backend::{Backend, Baseline, Load, Pay, PayBox, Statements};

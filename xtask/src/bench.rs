@@ -1,7 +1,6 @@
 //! `cargo xtask bench`: every performance figure of the documentation.
 
 mod docs;
-mod instructions;
 mod judge;
 mod options;
 mod programs;
@@ -9,7 +8,6 @@ mod report;
 mod table;
 
 use std::path::Path;
-use std::process::Command;
 
 pub(crate) use options::BenchOptions;
 
@@ -95,15 +93,10 @@ fn tell(options: &BenchOptions, mut report: Report, folder: &Path) -> Result {
     Ok(())
 }
 
-/// Draws the charts of a report into a folder. Returns the names of the files.
+/// Draws the charts of a report into a folder, with a program that is no part of xtask, which is
+/// built first by everybody. Returns the names of the files.
 fn draw(report: &Path, folder: &Path) -> Result<Vec<String>> {
-    let names = step::output(charts("throughput").arg(report).arg(folder))?;
+    let mut charts = cargo("run --quiet --package idem-charts --");
+    let names = step::output(charts.arg(report).arg(folder))?;
     Ok(names.lines().map(str::to_owned).collect())
-}
-
-/// Returns a program that draws pictures. It is no part of xtask, which is built first by everybody.
-pub(crate) fn charts(program: &str) -> Command {
-    cargo(&format!(
-        "run --quiet --package idem-charts --bin {program} --"
-    ))
 }

@@ -66,8 +66,6 @@ enum Command {
         #[arg(long)]
         accept: bool,
     },
-    /// Draws the dashboard of idem-core with figures of its example: `docs/dashboard.svg`.
-    Dashboard,
     /// Injects faults and judges what callers saw: `ci`, `cell`, `campaign`, `judge` and more, as in
     /// `lab/README.md`.
     Prove {
@@ -134,7 +132,6 @@ fn run() -> Result<ExitCode> {
         Command::Check(options) => check::run(&options),
         #[cfg(feature = "api")]
         Command::Api { accept } => api::run(accept),
-        Command::Dashboard => step::run("dashboard", &mut bench::charts("dashboard")),
         Command::Prove { arguments } => return prove::run(&arguments).map(ExitCode::from),
     }?;
     Ok(match succeeds {

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use idem_core::BoxError;
 
 use super::{Meter, Scene};
-use crate::generators::generator;
+use crate::pgbench::Pgbench;
 use crate::rival::Rival;
 use crate::{Contender, Figures, Length, Plan, Round, Row};
 
@@ -40,11 +40,11 @@ impl Meter for Race {
     }
 }
 
-/// Returns the server's own load generator at 64 callers, and another crate.
+/// Returns PostgreSQL's own load generator at 64 callers, and another crate.
 fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
-    let generated = generator(scene.path, &scene.backend, callers);
+    let pgbench = Pgbench::of(scene.path, &scene.backend, callers);
     let rival = Rival::of(scene.path, &scene.backend, callers);
-    generated.into_iter().chain(rival).collect()
+    pgbench.into_iter().chain(rival).collect()
 }
 
 /// The rounds of a contender that count, by repetition. A round that failed is `None`.

@@ -1,8 +1,6 @@
 use clap::builder::PossibleValuesParser;
 use idem_bench_rows::{BACKENDS, Backend};
 
-use crate::bench::instructions;
-
 /// The measured subjects, and the destination of the figures.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct BenchOptions {
@@ -13,15 +11,12 @@ pub(crate) struct BenchOptions {
     /// Measures only these paths, such as `claim_fresh` and `replay`, and only ratios.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub(crate) path: Vec<String>,
-    /// Fewer and shorter rounds, without instruction counts and criterion's pages.
+    /// Fewer and shorter rounds, without criterion's pages.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Leaves out criterion's benchmarks and their HTML report.
     #[arg(long)]
     pub(crate) no_criterion: bool,
-    /// Leaves out the instruction counts, and installs nothing for them.
-    #[arg(long)]
-    pub(crate) no_instructions: bool,
     /// Writes the figures and the charts into `docs/`.
     #[arg(long, conflicts_with = "profile")]
     pub(crate) docs: bool,
@@ -44,16 +39,10 @@ impl BenchOptions {
         !self.quick && !self.no_criterion
     }
 
-    /// Returns whether instructions are counted.
-    pub(crate) fn counts_instructions(&self) -> bool {
-        !self.quick && !self.no_instructions
-    }
-
     /// Returns the features of `idem-benches` that everything measured needs.
     pub(crate) fn features(&self) -> String {
         let backends = self.backends().map(|(_, feature, _)| feature);
-        let counts = self.counts_instructions().then_some(instructions::NAME);
-        backends.chain(counts).collect::<Vec<_>>().join(",")
+        backends.collect::<Vec<_>>().join(",")
     }
 
     /// Returns the servers of the wanted backends.
@@ -82,14 +71,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_first_impression_has_neither_pages_nor_counts() {
+    fn a_first_impression_has_no_pages() {
         let quick = BenchOptions {
             quick: true,
             ..BenchOptions::default()
         };
-        assert!(!quick.draws_pages() && !quick.counts_instructions());
-        let full = BenchOptions::default();
-        assert!(full.draws_pages() && full.counts_instructions());
+        assert!(!quick.draws_pages() && BenchOptions::default().draws_pages());
     }
 
     #[test]
@@ -111,8 +98,7 @@ mod tests {
             ..BenchOptions::default()
         };
         assert_eq!(some.features(), "sqlite,redis");
-        let all = BenchOptions::default().features();
-        assert!(all.ends_with("hybrid,instructions"), "{all}");
+        assert!(BenchOptions::default().features().ends_with(",hybrid"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use idem_bench_rows::Row;
 use idem_servers::{Durability, Finder, Options, Source};
 
-use crate::bench::{BenchOptions, instructions, report};
+use crate::bench::{BenchOptions, report};
 use crate::check::RIVAL;
 use crate::pool::Pool;
 use crate::step::{self, cargo};
@@ -27,15 +27,7 @@ pub(crate) fn build_rival(target: &Path) -> Command {
     command
 }
 
-/// Load generators that some distributions do not ship with the server.
-const GENERATORS: [(&str, &str); 3] = [
-    ("redis", "redis-tools"),
-    ("valkey", "redis-tools"),
-    ("mariadb", "mariadb-client"),
-];
-
-/// Starts the servers of the wanted backends, and installs missing load generators; prints a line
-/// if that fails. The pool records missing servers.
+/// Starts the servers of the wanted backends. The pool records missing servers.
 ///
 /// # Errors
 ///
@@ -46,12 +38,6 @@ pub(crate) fn servers(options: &BenchOptions) -> Result<Pool> {
     if names.is_empty() {
         // Without names a pool would start all servers.
         return Ok(Pool::default());
-    }
-    for (server, package) in GENERATORS {
-        let is_wanted = names.iter().any(|name| name == server);
-        if is_wanted && let Err(error) = tools::packages(&[package]) {
-            println!("    {server} is measured without its load generator: {error}");
-        }
     }
     let mut sources = vec![Source::Local, Source::Packages];
     if options.from_environment {
@@ -96,9 +82,6 @@ impl<'r> Programs<'r> {
         }
         if ready.contains(&"memory") {
             self.program("memory", &[])?;
-            if options.counts_instructions() {
-                self.instructions()?;
-            }
         }
         if options.draws_pages() {
             let mut command = benches(options, "bench --quiet --bench paths");
@@ -124,25 +107,6 @@ impl<'r> Programs<'r> {
             let written: idem_bench_rows::Report = report::read(&file)?;
             self.rows.extend(written.rows);
         }
-        Ok(())
-    }
-
-    /// Counts instructions; prints a line if callgrind is not available.
-    fn instructions(&mut self) -> Result {
-        let runner = match instructions::runner(self.target) {
-            Ok(runner) => runner,
-            Err(error) => {
-                println!("    no instructions are counted: {error}");
-                return Ok(());
-            }
-        };
-        let name = instructions::NAME;
-        let mut command = benches(self.options, "bench --quiet");
-        command.args(["--bench", name, "--", "--save-summary=json"]);
-        command.env("GUNGRAUN_RUNNER", runner);
-        instructions::forget(self.target);
-        self.run(name, command)?;
-        self.rows.extend(instructions::rows(self.target)?);
         Ok(())
     }
 

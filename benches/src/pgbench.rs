@@ -1,15 +1,29 @@
-//! PostgreSQL's load generator, `pgbench`.
+//! PostgreSQL's load generator, `pgbench`, as a [`Contender`].
+//!
+//! It makes its own table, with keys as long as the store's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use idem_core::BoxError;
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
-use super::{Generator, PREFIX, ROWS, table, words};
-use crate::Round;
 use crate::operations::Life;
+use crate::{Contender, Length, Round};
+
+/// Most connections that it opens, so that the server refuses none.
+const MOST_CONNECTIONS: usize = 64;
+
+/// The number of keys to read.
+const ROWS: usize = 10_000;
+
+/// The beginning of keys, as long as the store's scope and operation.
+const PREFIX: &str = "bench payments.create ";
 
 /// The smallest id; all ids have nineteen digits.
 const FIRST: u64 = 1_000_000_000_000_000_000;
@@ -18,52 +32,115 @@ const FIRST: u64 = 1_000_000_000_000_000_000;
 ///
 /// The keys of a caller grow, like those of a store whose ids carry a time. It counts whole
 /// seconds, so a round lasts at least one. The time of connecting is not counted.
-pub(super) fn generator(url: String, life: &Life) -> std::io::Result<Generator> {
-    // The scripts, and the logs of a round.
-    let folder = tempfile::tempdir()?;
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let (tables_file, script_file, log) = (file("tables.sql"), file("script.sql"), file("log"));
-    std::fs::write(&tables_file, tables(life))?;
-    std::fs::write(&script_file, script(life))?;
-    let mut preparation = words("-n -t 1");
-    preparation.extend([format!("--file={tables_file}"), url.clone()]);
-    // Each round has its own keys.
-    let rounds = AtomicU64::new(FIRST / 1_000_000_000_000 + 1);
-    Ok(Generator {
-        name: "pgbench",
-        origin: ("postgres", "postgresql"),
-        preparation: Some(preparation),
-        arguments: Box::new(move |work| {
-            let (run, connections) = (rounds.fetch_add(1, Ordering::Relaxed), work.connections);
-            let mut all = words("-n -M prepared -D n=0 --log");
-            all.extend([
-                format!("--define=run={run}"),
-                format!("--client={connections}"),
-                format!("--jobs={}", connections.min(2)),
-                format!("--time={}", work.length.as_secs_f64().ceil().max(1.0)),
-                format!("--log-prefix={log}"),
-                format!("--file={script_file}"),
-                url.clone(),
-            ]);
-            all
-        }),
-        read: Box::new(move |said, _| {
-            let (operations, elapsed) = operations(said)?;
-            let latencies = take_log(folder.path());
-            let latencies = latencies.inspect_err(|error| eprintln!("pgbench's log: {error}"));
-            Some(Round {
-                operations,
-                elapsed,
-                latencies: Some(latencies.ok()?),
-            })
-        }),
-        is_timed: true,
-    })
+pub(crate) struct Pgbench {
+    program: PathBuf,
+    url: String,
+    /// The scripts, and the logs of a round.
+    folder: TempDir,
+    prepared: OnceCell<()>,
+    /// Each round has its own keys.
+    rounds: AtomicU64,
+}
+
+impl Pgbench {
+    /// Returns the generator for this path of a backend, at 64 callers. Returns `None` for the
+    /// other ones, or, with a line on standard error, if the program is missing.
+    pub(crate) fn of(path: &str, backend: &str, callers: usize) -> Option<Box<dyn Contender>> {
+        let life = match (path, backend, callers) {
+            ("claim_fresh", "postgres", 64) => Life::Claim,
+            ("claim_complete", "postgres", 64) => Life::complete(),
+            ("replay", "postgres", 64) => Life::Replay,
+            _ => return None,
+        };
+        let url = idem_servers::url_for("postgres")?;
+        let made = program().and_then(|program| Self::new(program, url, &life));
+        let made = made.inspect_err(|error| eprintln!("pgbench: not run: {error}"));
+        Some(Box::new(made.ok()?))
+    }
+
+    fn new(program: PathBuf, url: String, life: &Life) -> Result<Self, BoxError> {
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("tables.sql"), tables(life))?;
+        std::fs::write(folder.path().join("script.sql"), script(life))?;
+        Ok(Self {
+            program,
+            url,
+            folder,
+            prepared: OnceCell::new(),
+            rounds: AtomicU64::new(FIRST / 1_000_000_000_000 + 1),
+        })
+    }
+
+    /// Runs a script to its end, on a thread of its own, and returns the output.
+    async fn run(&self, options: &str, script: &str) -> Result<String, BoxError> {
+        let mut command = Command::new(&self.program);
+        let file = |name| self.folder.path().join(name);
+        command
+            .args(options.split(' '))
+            .arg("--log-prefix")
+            .arg(file("log"));
+        command.arg("--file").arg(file(script)).arg(&self.url);
+        command.stdin(Stdio::null());
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        Err(format!("pgbench: {}", errors.trim()).into())
+    }
+}
+
+#[async_trait]
+impl Contender for Pgbench {
+    fn name(&self) -> &str {
+        "pgbench"
+    }
+
+    async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
+        let prepare = async || self.run("-n -t 1", "tables.sql").await.map(drop);
+        self.prepared.get_or_try_init(prepare).await?;
+        let connections = callers.clamp(1, MOST_CONNECTIONS);
+        let (jobs, run) = (
+            connections.min(2),
+            self.rounds.fetch_add(1, Ordering::Relaxed),
+        );
+        let seconds = length.time()?.as_secs_f64().ceil().max(1.0);
+        let options = format!(
+            "-n -M prepared -D n=0 -D run={run} -c {connections} -j {jobs} -T {seconds} --log"
+        );
+        let said = self.run(&options, "script.sql").await?;
+        let (operations, elapsed) = operations(&said).ok_or("pgbench has another form")?;
+        Ok(Round {
+            operations,
+            elapsed,
+            latencies: Some(take_log(self.folder.path())?),
+        })
+    }
+}
+
+/// Returns the program: in a folder of `$PATH`, or beside the programs of the server.
+fn program() -> Result<PathBuf, BoxError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let server = idem_servers::server("postgres").ok();
+    let found = std::env::split_paths(&path)
+        .chain(server.and_then(idem_servers::Server::programs))
+        .map(|folder| folder.join("pgbench"))
+        .find(|program| program.is_file());
+    Ok(found.ok_or("it is not installed (Debian's package `postgresql` has it)")?)
+}
+
+/// Returns the name of the table for these statements.
+fn table(life: &Life) -> &'static str {
+    match life {
+        Life::Claim => "pgbench_bare_insert",
+        Life::Complete(_) => "pgbench_bare_insert_update",
+        Life::Replay => "pgbench_bare_select",
+    }
 }
 
 /// Returns the statements that recreate the table, with the rows to read.
 fn tables(life: &Life) -> String {
-    let table = table("pgbench", life);
+    let table = table(life);
     format!(
         "DROP TABLE IF EXISTS {table};\n\
          CREATE TABLE {table} (id TEXT PRIMARY KEY, response TEXT);\n\
@@ -74,7 +151,7 @@ fn tables(life: &Life) -> String {
 
 /// Returns the script of the operation.
 fn script(life: &Life) -> String {
-    let table = table("pgbench", life);
+    let table = table(life);
     let insert = format!(
         "\\set n :n + 1\n\
          \\set id :run * 1000000000000 + :client_id * 1000000000 + :n\n\
