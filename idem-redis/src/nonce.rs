@@ -99,7 +99,7 @@ impl<E: std::error::Error + 'static> std::error::Error for NonceError<E> {
 ///
 /// A try that dies leaves its nonce pending until the window ends, so a message is posted at most
 /// once in a window. A failover loses the same as with the store (see the README). A post that
-/// fails frees its nonce. The example `chat_nonce` serves it over HTTP and WebSocket.
+/// fails frees its nonce. The example `chat_nonce` serves it over HTTP.
 ///
 /// ```no_run
 /// use idem_core::Nonce;

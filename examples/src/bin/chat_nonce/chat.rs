@@ -1,4 +1,4 @@
-//! [`Chat`]: posts messages, by whichever protocol they come.
+//! [`Chat`]: posts messages.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,13 +14,12 @@ use crate::window::Window;
 /// The maximum length of a message, in characters.
 const MAX_CHARS: usize = 2000;
 
-/// The message that a client sends, in the body of a request or in a frame. It does not name the
-/// author.
+/// The message that a client sends. It does not name the author.
 #[derive(Deserialize)]
 pub(crate) struct Draft {
     content: String,
     /// A string or an integer of at most 25 characters; 7 and "7" are the same.
-    pub(crate) nonce: Option<Nonce>,
+    nonce: Option<Nonce>,
     /// If false, the nonce only helps the client to recognize its message.
     #[serde(default)]
     enforce_nonce: bool,

@@ -1,4 +1,4 @@
-//! Messages over HTTP, the identity of a client, and [`Refusal`]: why a message was not posted.
+//! Messages over HTTP, the identity of a client, and [`Refusal`].
 
 use std::convert::Infallible;
 use std::fmt;
@@ -68,7 +68,7 @@ impl<S: Sync> FromRequestParts<S> for Author {
     }
 }
 
-/// A reason, the same over HTTP and over a WebSocket.
+/// Why a message was not posted.
 #[derive(Debug, Serialize)]
 pub(crate) struct Refusal {
     #[serde(serialize_with = "number")]

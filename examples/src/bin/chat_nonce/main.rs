@@ -1,5 +1,4 @@
-//! A chat in which a client may send a message again, over HTTP or over a WebSocket, without
-//! posting it twice.
+//! A chat in which a client may send a message again without posting it twice.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin chat_nonce
@@ -14,24 +13,21 @@
 //! ```
 //!
 //! The client creates a *nonce* for each message and requests its enforcement. Without an answer,
-//! it sends the same again, over either protocol. For five minutes the author's second message with
-//! this nonce is not posted, and the first one is the answer. Both handlers call `Chat::post`,
-//! which uses a [`Window`]: Redis's
+//! it sends the same again. For five minutes the author's second message with this nonce is not
+//! posted, and the first one is the answer. `Chat::post` uses a [`Window`]: Redis's
 //! [`NonceWindow`](idem_redis::NonceWindow), or records in another store.
 //!
 //! | | |
 //! | --- | --- |
 //! | `POST /channels/{channel}/messages` | `{"content", "nonce", "enforce_nonce"}`; 201, or 200 for a message posted before |
 //! | `GET /channels/{channel}/messages` | the messages of this process |
-//! | `GET /channels/{channel}/socket` | a WebSocket: `{"op": "send", …}` is answered by `{"op": "sent", …, "duplicate"}` or `{"op": "error", …}` |
 //!
-//! All of them require `authorization: Bearer ada-token` (or `bob-token`).
+//! Both require `authorization: Bearer ada-token` (or `bob-token`).
 //!
 //! Messages are in memory, and each process has its own; a real chat stores them in a database.
 
 mod chat;
 mod http;
-mod socket;
 mod window;
 
 use std::net::SocketAddr;
@@ -49,8 +45,7 @@ use tokio::net::TcpListener;
 use chat::Chat;
 use window::Window;
 
-/// A tiny chat in which a client may send a message again, over HTTP or over a WebSocket, without
-/// posting it twice.
+/// A tiny chat in which a client may send a message again without posting it twice.
 #[derive(Debug, Parser)]
 #[command(name = "chat_nonce", version, max_term_width = 100)]
 struct Args {
@@ -97,12 +92,8 @@ async fn serve(args: Args) -> Result<bool, BoxError> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|error| format!("--listen {}: {error}", args.listen))?;
     println!("listening on http://{}", listener.local_addr()?);
-    let router = Router::new()
-        .route(
-            "/channels/{channel}/messages",
-            get(http::list).post(http::post),
-        )
-        .route("/channels/{channel}/socket", get(socket::open));
+    let messages = get(http::list).post(http::post);
+    let router = Router::new().route("/channels/{channel}/messages", messages);
     // After Ctrl-C the temporary folder is removed.
     tokio::select! {
         served = axum::serve(listener, router.with_state(chat)).into_future() => served?,
