@@ -66,6 +66,19 @@ impl Work for Serve {
     }
 }
 
+/// Runs a call of the open transaction in its task, and returns the answer.
+macro_rules! step {
+    ($begun:expr, |$transaction:ident| $call:expr) => {
+        $begun
+            .answer(move |$transaction, answer| {
+                Box::pin(async move {
+                    let _ = answer.send($call.await);
+                })
+            })
+            .await?
+    };
+}
+
 fn gone() -> Error {
     let message = "the transaction could not begin";
     Error::new(ErrorKind::Other, Effect::None, message)
@@ -99,12 +112,7 @@ impl Begun {
     /// The store's.
     pub async fn fail(&mut self, claim: &Claim, failure: &Failure, kept: Duration) -> Result<()> {
         let (claim, failure) = (claim.clone(), failure.clone());
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.fail(&claim, &failure, kept).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction.fail(&claim, &failure, kept))
     }
 
     /// Calls `checkpoint_in`.
@@ -114,12 +122,8 @@ impl Begun {
     /// The store's.
     pub async fn checkpoint(&mut self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
         let (claim, checkpoint) = (claim.clone(), checkpoint.clone());
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.checkpoint(&claim, &checkpoint).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction
+            .checkpoint(&claim, &checkpoint))
     }
 
     /// Calls `advance_in`.
@@ -129,12 +133,8 @@ impl Begun {
     /// The store's.
     pub async fn advance(&mut self, source: &Key, version: u64, kept: Duration) -> Result<Advance> {
         let source = source.clone();
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.advance(&source, version, kept).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction
+            .advance(&source, version, kept))
     }
 
     /// Inserts a payment.
@@ -144,12 +144,7 @@ impl Begun {
     /// The driver's.
     pub async fn pay(&mut self, id: &str) -> Result<(), BoxError> {
         let id = id.to_owned();
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.pay(&id).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction.pay(&id))
     }
 
     /// Runs another statement.
@@ -159,12 +154,7 @@ impl Begun {
     /// The driver's.
     pub async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
         let sql = sql.to_owned();
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.execute(&sql).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction.execute(&sql))
     }
 
     /// Reads a text.
@@ -174,12 +164,7 @@ impl Begun {
     /// The driver's.
     pub async fn text(&mut self, sql: &str) -> Result<String, BoxError> {
         let sql = sql.to_owned();
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.text(&sql).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction.text(&sql))
     }
 }
 
@@ -187,22 +172,13 @@ impl Begun {
 impl CallerTransaction for Begun {
     async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let request = request.clone();
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.claim(&request).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction.claim(&request))
     }
 
     async fn complete(&mut self, claim: &Claim, response: &Response, kept: Duration) -> Result<()> {
         let (claim, response) = (claim.clone(), response.clone());
-        self.answer(move |transaction, answer| {
-            Box::pin(async move {
-                let _ = answer.send(transaction.complete(&claim, &response, kept).await);
-            })
-        })
-        .await?
+        step!(self, |transaction| transaction
+            .complete(&claim, &response, kept))
     }
 
     async fn commit(self: Box<Self>) -> Result<(), BoxError> {

@@ -1,7 +1,5 @@
 //! deadpool-postgres.
 
-use std::error::Error as StdError;
-use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use idem_postgres::deadpool_postgres::{Manager, Pool, Transaction};
 use idem_postgres::tokio_postgres::{Config, IsolationLevel, NoTls};
 use idem_postgres::{PostgresStore, is_transaction_retryable};
 
-use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction, url_of};
+use super::{Application, Caller, Calls, Driver, Level, Shop, caller, url_of};
 use crate::{Adapter, Postgres};
 
 /// An application on deadpool-postgres.
@@ -35,54 +33,20 @@ impl Calls for DeadpoolPostgres {
         Ok(Arc::new(Application {
             store: base.store(namespace).await?,
             payments: Postgres::payments(namespace),
-            pool: Pool::builder(manager).max_size(connections).build()?,
+            connections: Pool::builder(manager).max_size(connections).build()?,
         }))
     }
 }
 
-struct Application {
-    store: PostgresStore,
-    payments: String,
-    pool: Pool,
-}
-
-impl fmt::Debug for Application {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Application").finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Caller for Application {
-    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
-        let mut client = self.pool.get().await?;
-        let begin = client.build_transaction();
-        let mut transaction = match level {
-            Level::Default => begin.start().await?,
-            Level::Serializable => {
-                let begin = begin.isolation_level(IsolationLevel::Serializable);
-                begin.start().await?
-            }
-        };
-        let mut open = Open {
-            store: &self.store,
-            transaction: &mut transaction,
-            payments: &self.payments,
-        };
-        let done = work.run(&mut open).await;
-        match done {
-            Ok(()) => transaction.commit().await?,
-            Err(_) => transaction.rollback().await?,
-        }
-        done
-    }
-
-    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
-        is_transaction_retryable(error)
-    }
-}
-
-in_transaction!(PostgresStore, Transaction<'_>);
+caller!(PostgresStore, Transaction<'_>, is_transaction_retryable,
+    |pool: Pool, level| transaction in {
+    let mut client = pool.get().await?;
+    let begin = client.build_transaction();
+    let mut transaction = match level {
+        Level::Default => begin.start().await?,
+        Level::Serializable => begin.isolation_level(IsolationLevel::Serializable).start().await?,
+    };
+});
 
 #[async_trait]
 impl Driver for Transaction<'_> {

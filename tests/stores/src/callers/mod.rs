@@ -34,7 +34,7 @@ mod tokio_postgres;
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -169,6 +169,79 @@ pub(crate) struct Open<'t, S, T> {
     pub(crate) transaction: &'t mut T,
     pub(crate) payments: &'t str,
 }
+
+/// An application: its store, its table of payments, and its connections.
+#[allow(dead_code, reason = "for the drivers that are on")]
+pub(crate) struct Application<S, C> {
+    pub(crate) store: S,
+    pub(crate) payments: String,
+    pub(crate) connections: C,
+}
+
+impl<S, C> fmt::Debug for Application<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Application").finish_non_exhaustive()
+    }
+}
+
+/// Implements [`Caller`] for an application, and [`InTransaction`] for its transactions, which
+/// begin so.
+#[allow(unused_macros, reason = "for the drivers that are on")]
+macro_rules! caller {
+    (
+        $store:ty, $type:ty, $is_retryable:path,
+        |$connections:ident: $of:ty, $level:ident| $transaction:ident in { $($begin:tt)* }
+        $(, engine: $transactions:expr)?
+    ) => {
+        #[async_trait::async_trait]
+        impl crate::callers::Caller for crate::callers::Application<$store, $of> {
+            async fn transact(
+                &self,
+                $level: crate::callers::Level,
+                work: &mut dyn crate::callers::Work,
+            ) -> Result<(), idem_core::BoxError> {
+                let $connections = &self.connections;
+                $($begin)*
+                let mut open = crate::callers::Open {
+                    store: &self.store,
+                    transaction: &mut $transaction,
+                    payments: &self.payments,
+                };
+                let done = work.run(&mut open).await;
+                match done {
+                    Ok(()) => $transaction.commit().await?,
+                    Err(_) => $transaction.rollback().await?,
+                }
+                done
+            }
+
+            $(fn engine(
+                &self,
+                store: Option<std::sync::Arc<dyn idem_core::IdempotencyStore>>,
+                policy: idem_core::Policy,
+                $level: crate::callers::Level,
+            ) -> Option<std::sync::Arc<dyn crate::callers::Engine>> {
+                let $connections = &self.connections;
+                let engine = crate::callers::EngineIn::new(
+                    &self.store,
+                    store,
+                    policy,
+                    $transactions,
+                    &self.payments,
+                );
+                Some(std::sync::Arc::new(engine))
+            })?
+
+            fn is_retryable(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+                $is_retryable(error)
+            }
+        }
+
+        crate::callers::in_transaction!($store, $type);
+    };
+}
+#[allow(unused_imports, reason = "for the drivers that are on")]
+use caller;
 
 /// Implements [`Driver`] for a transaction of sqlx.
 #[allow(unused_macros, reason = "for the drivers that are on")]

@@ -1,7 +1,5 @@
 //! mysql_async.
 
-use std::error::Error as StdError;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,7 +11,7 @@ use idem_mysql::mysql_async::{
 };
 use idem_mysql::{MySqlStore, is_transaction_retryable};
 
-use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction, url_of};
+use super::{Application, Caller, Calls, Driver, Level, Shop, caller, url_of};
 use crate::{Adapter, MySql};
 
 /// An application on mysql_async.
@@ -41,52 +39,21 @@ impl Calls for MySqlAsync {
         Ok(Arc::new(Application {
             store: base.store(namespace).await?,
             payments: MySql::payments(namespace),
-            pool: Pool::new(options),
+            connections: Pool::new(options),
         }))
     }
 }
 
-struct Application {
-    store: MySqlStore,
-    payments: String,
-    pool: Pool,
-}
-
-impl fmt::Debug for Application {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Application").finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Caller for Application {
-    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
-        let isolation = match level {
-            Level::Default => IsolationLevel::ReadCommitted,
-            Level::Serializable => IsolationLevel::Serializable,
-        };
-        let mut options = TxOpts::default();
-        options.with_isolation_level(isolation);
-        let mut transaction = self.pool.start_transaction(options).await?;
-        let mut open = Open {
-            store: &self.store,
-            transaction: &mut transaction,
-            payments: &self.payments,
-        };
-        let done = work.run(&mut open).await;
-        match done {
-            Ok(()) => transaction.commit().await?,
-            Err(_) => transaction.rollback().await?,
-        }
-        done
-    }
-
-    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
-        is_transaction_retryable(error)
-    }
-}
-
-in_transaction!(MySqlStore, Transaction<'static>);
+caller!(MySqlStore, Transaction<'static>, is_transaction_retryable,
+    |pool: Pool, level| transaction in {
+    let isolation = match level {
+        Level::Default => IsolationLevel::ReadCommitted,
+        Level::Serializable => IsolationLevel::Serializable,
+    };
+    let mut options = TxOpts::default();
+    options.with_isolation_level(isolation);
+    let mut transaction = pool.start_transaction(options).await?;
+});
 
 #[async_trait]
 impl Driver for Transaction<'static> {

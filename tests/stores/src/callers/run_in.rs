@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use idem_conformance::cancel::{MOST_POLLS, polled};
 use idem_conformance::proxy::Proxy;
 use idem_conformance::{Case, CaseError, CaseResult, Context, Promise};
+use idem_core::engine::InterruptPolicy;
 use idem_core::{
-    BusyPolicy, Effect, Error, ErrorKind, ErrorPolicy, Failure, IdempotencyStore, InterruptPolicy,
-    Key, Outcome, Policy, Record, RunError,
+    BusyPolicy, Effect, Error, ErrorKind, ErrorPolicy, Failure, IdempotencyStore, Key, Outcome,
+    Policy, Record, RunError,
 };
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};

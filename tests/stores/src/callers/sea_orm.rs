@@ -1,7 +1,5 @@
 //! SeaORM, the same on each database.
 
-use std::error::Error as StdError;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,7 +13,7 @@ use idem_postgres::sea_orm;
 use idem_sqlite::sea_orm;
 use sea_orm::{ConnectionTrait, DatabaseTransaction, Statement};
 
-use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction};
+use super::{Application, Caller, Calls, Driver, Level, Shop, caller};
 use crate::Adapter;
 
 /// Implements the application on a database: SeaORM is that of the store's crate.
@@ -61,60 +59,25 @@ macro_rules! on {
                     Ok(Arc::new(Application {
                         store: $at.store($namespace).await?,
                         payments: $base::payments($namespace),
-                        database: Database::connect(options).await?,
+                        connections: Database::connect(options).await?,
                     }))
                 }
             }
 
-            struct Application {
-                store: $store,
-                payments: String,
-                database: DatabaseConnection,
-            }
-
-            impl fmt::Debug for Application {
-                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.debug_struct("Application").finish_non_exhaustive()
-                }
-            }
-
-            #[async_trait]
-            impl Caller for Application {
-                /// Begins in its own task: a future of sqlx 0.9.0 that is dropped while it begins
-                /// leaves the transaction open.
-                async fn transact(
-                    &self,
-                    level: Level,
-                    work: &mut dyn Work,
-                ) -> Result<(), BoxError> {
-                    let database = self.database.clone();
-                    let $level = match level {
-                        Level::Default => None,
-                        Level::Serializable => Some(IsolationLevel::Serializable),
-                    };
-                    let options: TransactionOptions = $options;
-                    let begun =
-                        tokio::spawn(async move { database.begin_with_options(options).await });
-                    let mut transaction = begun.await??;
-                    let mut open = Open {
-                        store: &self.store,
-                        transaction: &mut transaction,
-                        payments: &self.payments,
-                    };
-                    let done = work.run(&mut open).await;
-                    match done {
-                        Ok(()) => transaction.commit().await?,
-                        Err(_) => transaction.rollback().await?,
-                    }
-                    done
-                }
-
-                fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
-                    is_transaction_retryable(error)
-                }
-            }
-
-            in_transaction!($store, DatabaseTransaction);
+            // It begins in its own task: a future of sqlx 0.9.0 that is dropped while it begins
+            // leaves the transaction open.
+            caller!($store, DatabaseTransaction, is_transaction_retryable,
+                |database: DatabaseConnection, given| transaction in {
+                let database = database.clone();
+                let $level = match given {
+                    Level::Default => None,
+                    Level::Serializable => Some(IsolationLevel::Serializable),
+                };
+                let options: TransactionOptions = $options;
+                let begun =
+                    tokio::spawn(async move { database.begin_with_options(options).await });
+                let mut transaction = begun.await??;
+            });
         }
     };
 }

@@ -1,19 +1,16 @@
 //! sqlx on PostgreSQL, the driver that every other one is compared with.
 
-use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::{BoxError, IdempotencyStore, Policy};
+use idem_core::BoxError;
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use idem_postgres::sqlx::{AssertSqlSafe, PgTransaction, Row, raw_sql};
 use idem_postgres::{Isolation, PostgresStore, Transactions, is_transaction_retryable};
 
-use super::{
-    Caller, Calls, Engine, EngineIn, Level, Open, Shop, Work, in_transaction, sqlx_driver, url_of,
-};
+use super::{Application, Caller, Calls, Level, Shop, caller, sqlx_driver, url_of};
 use crate::{Adapter, Postgres};
 
 #[async_trait]
@@ -81,66 +78,22 @@ impl Calls for SqlxPostgres {
         let store = base.store(namespace).await?;
         Ok(Arc::new(Application {
             payments: Postgres::payments(namespace),
-            transactions: Transactions::new(&store).with_pool(pool),
+            connections: Transactions::new(&store).with_pool(pool),
             store,
         }))
     }
 }
 
-#[derive(Debug)]
-struct Application {
-    store: PostgresStore,
-    payments: String,
-    transactions: Transactions,
+fn at(transactions: &Transactions, level: Level) -> Transactions {
+    let isolation = match level {
+        Level::Default => Isolation::ReadCommitted,
+        Level::Serializable => Isolation::Serializable,
+    };
+    transactions.clone().with_isolation(isolation)
 }
 
-impl Application {
-    fn transactions(&self, level: Level) -> Transactions {
-        let isolation = match level {
-            Level::Default => Isolation::ReadCommitted,
-            Level::Serializable => Isolation::Serializable,
-        };
-        self.transactions.clone().with_isolation(isolation)
-    }
-}
-
-#[async_trait]
-impl Caller for Application {
-    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
-        let mut transaction = self.transactions(level).attempts().begin().await?;
-        let mut open = Open {
-            store: &self.store,
-            transaction: &mut transaction,
-            payments: &self.payments,
-        };
-        let done = work.run(&mut open).await;
-        match done {
-            Ok(()) => transaction.commit().await?,
-            Err(_) => transaction.rollback().await?,
-        }
-        done
-    }
-
-    fn engine(
-        &self,
-        store: Option<Arc<dyn IdempotencyStore>>,
-        policy: Policy,
-        level: Level,
-    ) -> Option<Arc<dyn Engine>> {
-        let engine = EngineIn::new(
-            &self.store,
-            store,
-            policy,
-            self.transactions(level),
-            &self.payments,
-        );
-        Some(Arc::new(engine))
-    }
-
-    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
-        is_transaction_retryable(error)
-    }
-}
-
-in_transaction!(PostgresStore, PgTransaction<'static>);
+caller!(PostgresStore, PgTransaction<'static>, is_transaction_retryable,
+    |transactions: Transactions, level| transaction in {
+    let mut transaction = at(transactions, level).attempts().begin().await?;
+}, engine: at(transactions, level));
 sqlx_driver!(PgTransaction<'static>);

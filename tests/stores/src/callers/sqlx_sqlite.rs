@@ -1,19 +1,16 @@
 //! sqlx on SQLite, the driver that every other one is compared with.
 
-use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::{BoxError, IdempotencyStore, Policy};
+use idem_core::BoxError;
 use idem_sqlite::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions};
 use idem_sqlite::sqlx::{AssertSqlSafe, Connection, Row, raw_sql};
 use idem_sqlite::{SqliteStore, Transaction, Transactions, is_transaction_retryable};
 
-use super::{
-    Caller, Calls, Engine, EngineIn, Level, Open, Shop, Work, in_transaction, sqlx_driver,
-};
+use super::{Application, Caller, Calls, Shop, caller, sqlx_driver};
 use crate::{Adapter, Sqlite};
 
 fn options(folder: &str) -> SqliteConnectOptions {
@@ -86,56 +83,16 @@ impl Calls for SqlxSqlite {
             .connect_lazy_with(options(folder));
         let store = base.store(folder).await?;
         Ok(Arc::new(Application {
-            transactions: Transactions::new(&store).with_pool(pool),
+            payments: Self::Base::payments(folder),
+            connections: Transactions::new(&store).with_pool(pool),
             store,
         }))
     }
 }
 
-#[derive(Debug)]
-struct Application {
-    store: SqliteStore,
-    transactions: Transactions,
-}
-
-#[async_trait]
-impl Caller for Application {
-    /// There is one level, which is serializable.
-    async fn transact(&self, _: Level, work: &mut dyn Work) -> Result<(), BoxError> {
-        let mut transaction = self.transactions.attempts().begin().await?;
-        let mut open = Open {
-            store: &self.store,
-            transaction: &mut transaction,
-            payments: "payments",
-        };
-        let done = work.run(&mut open).await;
-        match done {
-            Ok(()) => transaction.commit().await?,
-            Err(_) => transaction.rollback().await?,
-        }
-        done
-    }
-
-    fn engine(
-        &self,
-        store: Option<Arc<dyn IdempotencyStore>>,
-        policy: Policy,
-        _: Level,
-    ) -> Option<Arc<dyn Engine>> {
-        let engine = EngineIn::new(
-            &self.store,
-            store,
-            policy,
-            self.transactions.clone(),
-            "payments",
-        );
-        Some(Arc::new(engine))
-    }
-
-    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
-        is_transaction_retryable(error)
-    }
-}
-
-in_transaction!(SqliteStore, Transaction);
+// There is one level, which is serializable.
+caller!(SqliteStore, Transaction, is_transaction_retryable,
+    |transactions: Transactions, _level| transaction in {
+    let mut transaction = transactions.attempts().begin().await?;
+}, engine: transactions.clone());
 sqlx_driver!(Transaction);

@@ -1,7 +1,5 @@
 //! tokio-postgres.
 
-use std::error::Error as StdError;
-use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,7 +11,7 @@ use idem_postgres::tokio_postgres::{Client, Config, IsolationLevel, NoTls, Trans
 use idem_postgres::{PostgresStore, is_transaction_retryable};
 use tokio::sync::Mutex;
 
-use super::{Caller, Calls, Driver, Level, Open, Shop, Work, in_transaction, url_of};
+use super::{Application, Caller, Calls, Driver, Level, Shop, caller, url_of};
 use crate::{Adapter, Postgres};
 
 /// An application on tokio-postgres.
@@ -35,65 +33,37 @@ impl Calls for TokioPostgres {
         Ok(Arc::new(Application {
             store: base.store(namespace).await?,
             payments: Postgres::payments(namespace),
-            config: Config::from_str(url.as_str())?,
-            clients: (0..connections).map(|_| Mutex::new(None)).collect(),
-            next: AtomicUsize::new(0),
+            connections: Clients {
+                config: Config::from_str(url.as_str())?,
+                clients: (0..connections).map(|_| Mutex::new(None)).collect(),
+                next: AtomicUsize::new(0),
+            },
         }))
     }
 }
 
-struct Application {
-    store: PostgresStore,
-    payments: String,
+struct Clients {
     config: Config,
     clients: Vec<Mutex<Option<Client>>>,
     next: AtomicUsize,
 }
 
-impl fmt::Debug for Application {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Application").finish_non_exhaustive()
+caller!(PostgresStore, Transaction<'_>, is_transaction_retryable,
+    |all: Clients, level| transaction in {
+    let next = all.next.fetch_add(1, Ordering::Relaxed);
+    let mut client = all.clients[next % all.clients.len()].lock().await;
+    if client.as_ref().is_none_or(Client::is_closed) {
+        let (connected, connection) = all.config.connect(NoTls).await?;
+        tokio::spawn(connection);
+        *client = Some(connected);
     }
-}
-
-#[async_trait]
-impl Caller for Application {
-    async fn transact(&self, level: Level, work: &mut dyn Work) -> Result<(), BoxError> {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut client = self.clients[next % self.clients.len()].lock().await;
-        if client.as_ref().is_none_or(Client::is_closed) {
-            let (connected, connection) = self.config.connect(NoTls).await?;
-            tokio::spawn(connection);
-            *client = Some(connected);
-        }
-        let client = client.as_mut().ok_or("there is no connection")?;
-        let begin = client.build_transaction();
-        let mut transaction = match level {
-            Level::Default => begin.start().await?,
-            Level::Serializable => {
-                let begin = begin.isolation_level(IsolationLevel::Serializable);
-                begin.start().await?
-            }
-        };
-        let mut open = Open {
-            store: &self.store,
-            transaction: &mut transaction,
-            payments: &self.payments,
-        };
-        let done = work.run(&mut open).await;
-        match done {
-            Ok(()) => transaction.commit().await?,
-            Err(_) => transaction.rollback().await?,
-        }
-        done
-    }
-
-    fn is_retryable(&self, error: &(dyn StdError + 'static)) -> bool {
-        is_transaction_retryable(error)
-    }
-}
-
-in_transaction!(PostgresStore, Transaction<'_>);
+    let client = client.as_mut().ok_or("there is no connection")?;
+    let begin = client.build_transaction();
+    let mut transaction = match level {
+        Level::Default => begin.start().await?,
+        Level::Serializable => begin.isolation_level(IsolationLevel::Serializable).start().await?,
+    };
+});
 
 #[async_trait]
 impl Driver for Transaction<'_> {
