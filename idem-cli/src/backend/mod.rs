@@ -19,9 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-#[cfg(feature = "certify")]
-use idem_core::BatchStore;
-use idem_core::IdempotencyStore;
+use idem_core::{BatchStore, IdempotencyStore};
 
 use crate::args::StoreArgs;
 use crate::doctor::Findings;
@@ -45,7 +43,7 @@ pub(crate) enum Purpose {
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
     /// Returns the store.
-    fn store(&self) -> Arc<dyn IdempotencyStore>;
+    fn store(&self) -> Arc<dyn BatchStore>;
 
     /// Creates what is missing; on Redis, checks the server.
     async fn migrate(&self) -> idem_core::Result<()>;
@@ -55,10 +53,6 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Reports settings, clock and role of the server.
     async fn examine(&self, findings: &mut Findings) -> Result<()>;
-
-    /// Returns the store for batches.
-    #[cfg(feature = "certify")]
-    fn batches(&self) -> Arc<dyn BatchStore>;
 
     /// Removes the tables, or SQLite's file, with everything in them.
     #[cfg(feature = "certify")]
@@ -135,7 +129,7 @@ pub(crate) async fn open(args: &StoreArgs) -> Result<Arc<dyn IdempotencyStore>> 
 ///
 /// As for [`open`].
 pub(crate) async fn open_bare(args: &StoreArgs) -> Result<Arc<dyn IdempotencyStore>> {
-    let store = connect(args, Purpose::Use).await?.store();
+    let store: Arc<dyn IdempotencyStore> = connect(args, Purpose::Use).await?.store();
     #[cfg(feature = "redis")]
     return cache::in_front(args, store);
     #[cfg(not(feature = "redis"))]

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-#[cfg(feature = "certify")]
 use idem_core::BatchStore;
-use idem_core::IdempotencyStore;
 use idem_mongo::mongodb::Database;
 use idem_mongo::mongodb::bson::{Bson, Document, doc};
 use idem_mongo::{Config, MongoStore, SCHEMA_VERSION, schema_commands};
 
 use super::{Backend, unanswered};
 use crate::args::StoreArgs;
-use crate::doctor::{ClockReading, Findings};
+use crate::doctor::Findings;
 use crate::failure::Result;
 
 struct Mongo {
@@ -56,7 +54,7 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
 
 #[async_trait]
 impl Backend for Mongo {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
+    fn store(&self) -> Arc<dyn BatchStore> {
         Arc::new(self.store.clone())
     }
 
@@ -75,12 +73,7 @@ impl Backend for Mongo {
             "version",
             format!("MongoDB {version}, schema {SCHEMA_VERSION}"),
         );
-        let mut clock = ClockReading::take(self.clock()).await?;
-        for _ in 0..2 {
-            clock = clock.or(ClockReading::take(self.clock()).await?);
-        }
-        findings.clock(&clock);
-        findings.ok("round trip", format!("{:?}", clock.round_trip()));
+        findings.clock(|| self.clock()).await?;
         let hello = self.ask(doc! { "hello": 1 }).await?;
         let is_router = hello
             .get_str("msg")
@@ -117,11 +110,6 @@ impl Backend for Mongo {
             ),
         }
         Ok(())
-    }
-
-    #[cfg(feature = "certify")]
-    fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::new(self.store.clone())
     }
 
     #[cfg(feature = "certify")]

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-#[cfg(feature = "certify")]
 use idem_core::BatchStore;
-use idem_core::IdempotencyStore;
 use idem_mysql::sqlx::mysql::MySqlRow;
 use idem_mysql::sqlx::{self, Row};
 use idem_mysql::{Config, MySqlStore, SCHEMA_VERSION, schema_sql};
 
 use super::{Backend, unanswered};
 use crate::args::StoreArgs;
-use crate::doctor::{ClockReading, Findings, Level};
+use crate::doctor::{Findings, Level};
 use crate::failure::Result;
 
 const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment',
@@ -55,7 +53,7 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
 
 #[async_trait]
 impl Backend for MySql {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
+    fn store(&self) -> Arc<dyn BatchStore> {
         Arc::new(self.store.clone())
     }
 
@@ -79,12 +77,7 @@ impl Backend for MySql {
             "version",
             format!("{product} {version}, schema {SCHEMA_VERSION}"),
         );
-        let mut clock = ClockReading::take(self.clock()).await?;
-        for _ in 0..2 {
-            clock = clock.or(ClockReading::take(self.clock()).await?);
-        }
-        findings.clock(&clock);
-        findings.ok("round trip", format!("{:?}", clock.round_trip()));
+        findings.clock(|| self.clock()).await?;
         durability(findings, setting);
         role(findings, setting);
         let tls = self.pairs(TLS).await?;
@@ -99,11 +92,6 @@ impl Backend for MySql {
             cipher => findings.ok("tls", format!("{} {cipher}", tls("Ssl_version"))),
         }
         Ok(())
-    }
-
-    #[cfg(feature = "certify")]
-    fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::new(self.store.clone())
     }
 
     #[cfg(feature = "certify")]

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-#[cfg(feature = "certify")]
 use idem_core::BatchStore;
-use idem_core::IdempotencyStore;
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgRow, PgSslMode};
 use idem_postgres::sqlx::{self, Connection, Executor, Row};
 use idem_postgres::{Config, PostgresStore, SCHEMA_VERSION, StatementMode, schema_sql};
 
 use super::{Backend, unanswered};
 use crate::args::StoreArgs;
-use crate::doctor::{ClockReading, Findings, Level};
+use crate::doctor::{Findings, Level};
 use crate::failure::Result;
 
 /// How long a step of the examination of a pooler waits: with a single server, the second client
@@ -78,7 +76,7 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
 
 #[async_trait]
 impl Backend for Postgres {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
+    fn store(&self) -> Arc<dyn BatchStore> {
         Arc::new(self.store.clone())
     }
 
@@ -98,12 +96,7 @@ impl Backend for Postgres {
             "version",
             format!("PostgreSQL {version}, schema {SCHEMA_VERSION}"),
         );
-        let mut reading = ClockReading::take(self.number(CLOCK)).await?;
-        for _ in 0..2 {
-            reading = reading.or(ClockReading::take(self.number(CLOCK)).await?);
-        }
-        findings.clock(&reading);
-        findings.ok("round trip", format!("{:?}", reading.round_trip()));
+        findings.clock(|| self.number(CLOCK)).await?;
         durability(findings, setting);
         let row = self.row(ROLE).await?;
         let (recovers, user, ssl) = (text(&row, 0), text(&row, 1), text(&row, 2));
@@ -125,11 +118,6 @@ impl Backend for Postgres {
         self.pooler(findings, is_direct).await;
         self.tls(findings, is_direct, &ssl);
         Ok(())
-    }
-
-    #[cfg(feature = "certify")]
-    fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::new(self.store.clone())
     }
 
     #[cfg(feature = "certify")]

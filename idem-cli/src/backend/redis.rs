@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-#[cfg(feature = "certify")]
 use idem_core::BatchStore;
-use idem_core::IdempotencyStore;
 use idem_redis::redis::aio::MultiplexedConnection;
 use idem_redis::redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
 use idem_redis::{Config, Eviction, RedisStore};
 
 use super::{Backend, Purpose, refuse_schema, unanswered};
 use crate::args::StoreArgs;
-use crate::doctor::{ClockReading, Findings};
+use crate::doctor::Findings;
 use crate::failure::{Failure, Result};
 use crate::url::StoreUrl;
 
@@ -105,7 +103,7 @@ pub(super) async fn connect(args: &StoreArgs, purpose: Purpose) -> Result<Box<dy
 
 #[async_trait]
 impl Backend for Redis {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
+    fn store(&self) -> Arc<dyn BatchStore> {
         Arc::new(self.store.clone())
     }
 
@@ -129,11 +127,6 @@ impl Backend for Redis {
             self.examine_node(url, findings).await?;
         }
         Ok(())
-    }
-
-    #[cfg(feature = "certify")]
-    fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::new(self.store.clone())
     }
 
     #[cfg(feature = "certify")]
@@ -216,12 +209,8 @@ impl Redis {
             mode => mode,
         };
         findings.ok("version", format!("{product} {version}, {mode}"));
-        let mut clock = ClockReading::take(time(&mut node)).await?;
-        for _ in 0..2 {
-            clock = clock.or(ClockReading::take(time(&mut node)).await?);
-        }
-        findings.clock(&clock);
-        findings.ok("round trip", format!("{:?}", clock.round_trip()));
+        let asked = node.clone();
+        findings.clock(move || time(asked.clone())).await?;
         match field("role") {
             "master" => findings.ok(
                 "role",
@@ -255,8 +244,8 @@ async fn ask<T: FromRedisValue>(node: &mut MultiplexedConnection, command: &Cmd)
     answer.map_err(|error| unanswered("its settings", error))
 }
 
-async fn time(node: &mut MultiplexedConnection) -> Result<i64> {
-    let (seconds, micros): (i64, i64) = ask(node, &cmd("TIME")).await?;
+async fn time(mut node: MultiplexedConnection) -> Result<i64> {
+    let (seconds, micros): (i64, i64) = ask(&mut node, &cmd("TIME")).await?;
     Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
 }
 

@@ -4,9 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-#[cfg(feature = "certify")]
 use idem_core::BatchStore;
-use idem_core::IdempotencyStore;
 use idem_sqlite::sqlx::sqlite::SqliteConnectOptions;
 use idem_sqlite::{Config, SCHEMA_VERSION, SqliteStore, schema_sql, sqlx};
 
@@ -48,7 +46,7 @@ pub(super) async fn connect(args: &StoreArgs, purpose: Purpose) -> Result<Box<dy
 
 #[async_trait]
 impl Backend for Sqlite {
-    fn store(&self) -> Arc<dyn IdempotencyStore> {
+    fn store(&self) -> Arc<dyn BatchStore> {
         Arc::new(self.0.clone())
     }
 
@@ -98,11 +96,6 @@ impl Backend for Sqlite {
         findings.ok("clock", "this machine's");
         findings.ok("tls", "not needed, no network");
         Ok(())
-    }
-
-    #[cfg(feature = "certify")]
-    fn batches(&self) -> Arc<dyn BatchStore> {
-        Arc::new(self.0.clone())
     }
 
     #[cfg(feature = "certify")]

@@ -103,8 +103,22 @@ impl Findings {
         });
     }
 
-    /// Reports the server's clock beside this machine's.
-    pub(crate) fn clock(&mut self, reading: &ClockReading) {
+    /// Reports the server's clock beside this machine's, and the time of a round trip: those of the
+    /// fastest of three questions for the microseconds since 1970.
+    pub(crate) async fn clock<E, F: Future<Output = Result<i64, E>>>(
+        &mut self,
+        ask: impl Fn() -> F,
+    ) -> Result<(), E> {
+        let mut reading = ClockReading::take(ask()).await?;
+        for _ in 0..2 {
+            reading = reading.or(ClockReading::take(ask()).await?);
+        }
+        self.compare(&reading);
+        self.ok("round trip", format!("{:?}", reading.round_trip));
+        Ok(())
+    }
+
+    fn compare(&mut self, reading: &ClockReading) {
         let (ahead, uncertainty) = reading.offset();
         let by = small(Duration::from_micros(ahead.unsigned_abs()));
         let side = if ahead < 0 { "behind" } else { "ahead of" };
@@ -137,7 +151,7 @@ impl Findings {
 
 /// A reading of the server's clock, between two of this machine's.
 #[derive(Debug)]
-pub(crate) struct ClockReading {
+struct ClockReading {
     before: i64,
     server: i64,
     round_trip: Duration,
@@ -145,7 +159,7 @@ pub(crate) struct ClockReading {
 
 impl ClockReading {
     /// Takes a reading: `ask` returns the server's microseconds since 1970.
-    pub(crate) async fn take<E>(ask: impl Future<Output = Result<i64, E>>) -> Result<Self, E> {
+    async fn take<E>(ask: impl Future<Output = Result<i64, E>>) -> Result<Self, E> {
         let (before, began) = (now(), Instant::now());
         let server = ask.await?;
         Ok(Self {
@@ -156,7 +170,7 @@ impl ClockReading {
     }
 
     /// Returns the reading with the shorter round trip, which knows more.
-    pub(crate) fn or(self, other: Self) -> Self {
+    fn or(self, other: Self) -> Self {
         match other.round_trip < self.round_trip {
             true => other,
             false => self,
@@ -168,11 +182,6 @@ impl ClockReading {
         let half = self.round_trip / 2;
         let here = self.before.saturating_add_unsigned(micros(half));
         (self.server.saturating_sub(here), half)
-    }
-
-    /// Returns how long the question took.
-    pub(crate) fn round_trip(&self) -> Duration {
-        self.round_trip
     }
 }
 
@@ -223,8 +232,8 @@ mod tests {
     #[test]
     fn a_clock_that_is_off_by_seconds_is_a_warning() {
         let mut findings = Findings::default();
-        findings.clock(&reading(900_000));
-        findings.clock(&reading(-5_000_000));
+        findings.compare(&reading(900_000));
+        findings.compare(&reading(-5_000_000));
         let levels: Vec<_> = findings.all().iter().map(|finding| finding.level).collect();
         assert_eq!(levels, [Level::Ok, Level::Warning]);
         assert!(findings.all()[1].found.contains("5.0s behind"));

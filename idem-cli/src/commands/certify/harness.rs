@@ -106,7 +106,8 @@ impl Harness for Operators {
     }
 
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(self.connect(namespace, Purpose::Use).await?.store())
+        let store: Arc<dyn IdempotencyStore> = self.connect(namespace, Purpose::Use).await?.store();
+        Ok(store)
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
@@ -115,6 +116,6 @@ impl Harness for Operators {
     }
 
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(self.connect(namespace, Purpose::Use).await?.batches()))
+        Ok(Some(self.connect(namespace, Purpose::Use).await?.store()))
     }
 }
