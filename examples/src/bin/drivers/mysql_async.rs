@@ -1,97 +1,50 @@
 //! The payments handler on mysql_async: the payment's row commits with its record. The argument is
 //! the server's URL.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod shop;
 
-use futures_util::future::try_join_all;
-use idem_core::{BoxError, BusyPolicy, Claim, Idempotency, Key, Policy, Response, Work};
+use std::sync::Arc;
+
+use idem_core::{BoxError, Key};
 use idem_mysql::mysql_async::prelude::Queryable;
 use idem_mysql::mysql_async::{Opts, OptsBuilder, Pool, TxOpts};
 use idem_mysql::{Config, MySqlStore, is_transaction_retryable};
 
-struct Shop {
-    idempotency: Idempotency,
-    store: Arc<MySqlStore>,
-    pool: Pool,
-}
+use shop::{Payments, Sealed};
 
-impl Shop {
-    /// Handles a request: the same key again, at the same time or later, gets the same receipt.
-    async fn pay(&self, key: &Key, cents: i64) -> Result<String, BoxError> {
-        let pay = async |work: Work| {
-            let claim = work.claim().ok_or("the key is not protected")?;
-            self.write(key, &claim, cents).await
-        };
-        let paid = self.idempotency.run(key, &("EUR", cents), pay).await;
-        Ok(paid.map_err(|error| error.to_string())?.into_inner())
-    }
+struct Shop(Arc<MySqlStore>, Pool);
 
-    /// Writes row and record in one transaction, again where a concurrent one was in the way.
-    async fn write(&self, key: &Key, claim: &Claim, cents: i64) -> Result<String, BoxError> {
-        loop {
-            match self.write_at_once(key, claim, cents).await {
-                Err(error) if is_transaction_retryable(&*error) => {}
-                written => return written,
-            }
-        }
-    }
-
-    async fn write_at_once(
-        &self,
-        key: &Key,
-        claim: &Claim,
-        cents: i64,
-    ) -> Result<String, BoxError> {
+impl Payments for Shop {
+    async fn write(&self, key: &Key, cents: i64, sealed: Sealed<'_>) -> Result<(), BoxError> {
+        let Sealed(claim, response, retention) = sealed;
         // Dropped without a commit, it rolls back.
-        let mut transaction = self.pool.start_transaction(TxOpts::default()).await?;
+        let mut transaction = self.1.start_transaction(TxOpts::default()).await?;
         let insert = "INSERT INTO idem_example_payments VALUES (?, ?)";
         transaction.exec_drop(insert, (key.id(), cents)).await?;
-        let receipt = format!("receipt of {cents} cents");
-        let (response, retention) = (Response::json(&receipt)?, Policy::default().retention());
-        let completed = self
-            .store
-            .complete_in(&mut transaction, claim, &response, retention);
-        completed.await?;
-        transaction.commit().await?;
-        Ok(receipt)
+        let store = &self.0;
+        store
+            .complete_in(&mut transaction, claim, response, retention)
+            .await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn count(&self, like: &str) -> Result<i64, BoxError> {
+        let count = "SELECT count(*) FROM idem_example_payments WHERE id LIKE ?";
+        let rows = self.1.get_conn().await?.exec_first(count, (like,)).await?;
+        Ok(rows.unwrap_or_default())
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let url = std::env::args()
-        .nth(1)
-        .ok_or("name a server: mysql://app@localhost/shop")?;
-    let store = MySqlStore::connect(&url, Config::new()).await?;
+    let url = shop::url()?;
+    let store = Arc::new(MySqlStore::connect(&url, Config::new()).await?);
     store.migrate().await?;
-    let store = Arc::new(store);
-    let waits = Policy::default().with_on_busy(BusyPolicy::wait(Duration::from_secs(10)));
     // The store needs connections that count the rows that a condition meets.
     let options = OptsBuilder::from_opts(Opts::from_url(&url)?).client_found_rows(true);
-    let shop = Shop {
-        idempotency: Idempotency::new(Arc::clone(&store)).with_policy(waits),
-        store,
-        pool: Pool::new(options),
-    };
-    let mut connection = shop.pool.get_conn().await?;
+    let pool = Pool::new(options);
     let create = "CREATE TABLE IF NOT EXISTS idem_example_payments (id varchar(64), cents bigint)";
-    connection.query_drop(create).await?;
-    let run: u64 = rand::random();
-    for number in 0..20 {
-        let key = Key::new("customer-7", "payments.create", format!("{run}-{number}"))?;
-        let receipts = try_join_all((0..4).map(|_| shop.pay(&key, 1250 + number))).await?;
-        println!("{} × 4", receipts[0]);
-        if receipts.iter().any(|receipt| *receipt != receipts[0]) {
-            return Err(format!("different receipts: {receipts:?}").into());
-        }
-    }
-    let count = "SELECT count(*) FROM idem_example_payments WHERE id LIKE ?";
-    let rows: Option<i64> = connection.exec_first(count, (format!("{run}-%"),)).await?;
-    let rows = rows.unwrap_or_default();
-    match rows {
-        20 => println!("Every payment was made exactly once."),
-        _ => return Err(format!("{rows} payments for 20 keys").into()),
-    }
-    Ok(())
+    pool.get_conn().await?.query_drop(create).await?;
+    let payments = Shop(Arc::clone(&store), pool);
+    shop::open(store, payments, is_transaction_retryable).await
 }
