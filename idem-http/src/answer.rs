@@ -177,9 +177,9 @@ pub(crate) fn unknown(error: &Error) -> Problem {
 }
 
 /// Returns the problem of a transaction that was rolled back.
-pub(crate) fn rolled_back(error: BoxError, is_retryable: bool) -> Problem {
+pub(crate) fn rolled_back(error: &BoxError, is_retryable: bool) -> Problem {
     if !is_retryable {
-        return Problem::misconfigured(&error);
+        return Problem::misconfigured(error);
     }
     tracing::warn!(%error, "a request with an idempotency key was rolled back as often as its policy permits");
     let detail = "This request was not handled. Send it again later, with the same key.";

@@ -82,12 +82,12 @@ where
                 }
                 return answered.map(first);
             }
-            (Ok(why), None) => answer::rolled_back(why, false),
+            (Ok(why), None) => answer::rolled_back(&(why as BoxError), false),
             (Err(error), _) => {
                 let own = error.downcast_ref::<Error>();
                 let is_retryable = own.is_some_and(Error::is_retryable);
                 let is_retryable = is_retryable || transactions.is_retryable(&*error);
-                answer::rolled_back(error, is_retryable)
+                answer::rolled_back(&error, is_retryable)
             }
         },
         Err(error) => {

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
     let is_given = options.yes || options.dry_run;
     confirm("Store these records, which match every request?", is_given)?;
     let unreadable = |error: io::Error| Failure::usage(format!("cannot read the file: {error}"));
-    let mut input: Box<dyn BufRead> = match options.file.to_str() {
+    let mut input: Box<dyn BufRead + Send> = match options.file.to_str() {
         Some("-") => Box::new(BufReader::new(io::stdin())),
         _ => Box::new(BufReader::new(
             File::open(&options.file).map_err(unreadable)?,

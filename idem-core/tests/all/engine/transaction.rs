@@ -113,7 +113,7 @@ impl Transactional for Shelf {
             }
             return Err(transaction_ended(effect));
         }
-        self.records.renew(claim, MINUTES).await?;
+        let _ = self.records.renew(claim, MINUTES).await?;
         open.seal = Some((claim.clone(), to.clone(), kept));
         Ok(())
     }
