@@ -2,6 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::backend::{Location, foreign};
 use super::stop::{OrStop, Stop};
@@ -105,9 +106,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if !self.is_kept {
-            // The system removes the folder some day.
-            let _ = std::fs::remove_dir_all(&self.path);
+        // SQLite removes its side files on a thread of its own, which may be at it. What is left
+        // after all tries the system removes some day.
+        for _ in 0..5 {
+            if self.is_kept || std::fs::remove_dir_all(&self.path).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }
