@@ -72,10 +72,13 @@
 //!
 //! | the work says | SQLite | MySQL, MariaDB | PostgreSQL |
 //! | --- | --- | --- | --- |
-//! | `COMMIT` | refused and rolled back | rows of before stay; the key is failed, so that no retry repeats them | |
+//! | `COMMIT` | refused and rolled back | rows of before stay; the key is failed, so that no retry repeats them | see `idem-postgres` |
 //! | `ROLLBACK` | nothing stays | nothing stays | rows of later statements stay |
 //! | DDL | part of the transaction | as `COMMIT` | part of the transaction |
 //! | ignores an error that rolls back (a deadlock, `INSERT OR ROLLBACK`, a full disk) | nothing stays | nothing stays | the commit is refused |
+//!
+//! MongoDB notices it, too, except where the work begins another transaction on its session. DuckDB
+//! and SQL Server do not.
 //!
 //! # Work that calls other systems first
 //!
