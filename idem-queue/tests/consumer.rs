@@ -171,7 +171,7 @@ async fn a_delivery_that_met_a_live_claim_or_no_store_is_no_try() {
     let consumer = consumer(store.clone());
     let claim = ClaimRequest::new(key(), message(1).fingerprint());
     let claim = claim.with_lease(Duration::from_millis(300));
-    let _ = store.claim(&claim).await.unwrap();
+    let _held = store.claim(&claim).await.unwrap();
     Fragile::set(&store.is_down, true);
     for delivery in 2..5 {
         assert!(is_requeued(&works(&consumer, &message(delivery)).await));
