@@ -261,7 +261,7 @@ fn split(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
             ),
         ];
         let open = async |url: &str, batching| {
-            let config = Config::new().with_batching(batching);
+            let config = Config::new().with_batching(batching).with_timeout(HOUR);
             Ok::<_, BoxError>(MySqlStore::connect(url, config).await?)
         };
         no_decision_rests_on_a_replica(&urls, &rules, &claims, "read only", open).await

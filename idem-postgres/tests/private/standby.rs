@@ -197,7 +197,7 @@ pub(crate) fn split(runtime: &Runtime) -> Result<(), BoxError> {
             (sees, false, false),
         ];
         let open = async |url: &str, batching| {
-            let config = Config::new().with_batching(batching);
+            let config = Config::new().with_batching(batching).with_timeout(HOUR);
             Ok::<_, BoxError>(PostgresStore::connect(url, config).await?)
         };
         no_decision_rests_on_a_replica(&urls, &rules, &claims, "standby", open).await
