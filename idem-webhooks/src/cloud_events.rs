@@ -57,6 +57,24 @@ pub(crate) enum Events {
     Batch(Vec<(Bytes, Result<Identity, Rejection>)>),
 }
 
+impl Events {
+    /// Identifies the elements of an array in the body.
+    pub(crate) fn batch(
+        body: &Bytes,
+        array: Option<RawJson<'_>>,
+        identify: impl Fn(&[u8]) -> Result<Identity, Rejection>,
+    ) -> Result<Self, Rejection> {
+        let array = array.filter(|array| array.bytes().starts_with(b"["));
+        let array = array.ok_or(Rejection::Malformed)?;
+        if array.elements().nth(MAX_EVENTS).is_some() {
+            return Err(Rejection::Malformed);
+        }
+        let events = array.elements();
+        let events = events.map(|event| (body.slice_ref(event.bytes()), identify(event.bytes())));
+        Ok(Self::Batch(events.collect()))
+    }
+}
+
 impl CloudEvents {
     /// Creates rules that permit no origin.
     #[must_use]
@@ -113,18 +131,7 @@ impl CloudEvents {
         match Mode::of(request.headers())? {
             Mode::Binary => Ok(Events::One(body.clone(), binary(request.headers(), body))),
             Mode::Structured => Ok(Events::One(body.clone(), structured(body))),
-            Mode::Batch => {
-                let batch = RawJson::read(body).filter(|batch| batch.bytes().starts_with(b"["));
-                let batch = batch.ok_or(Rejection::Malformed)?;
-                if batch.elements().nth(MAX_EVENTS).is_some() {
-                    return Err(Rejection::Malformed);
-                }
-                let events = batch.elements().map(|event| {
-                    let identity = structured(event.bytes());
-                    (body.slice_ref(event.bytes()), identity)
-                });
-                Ok(Events::Batch(events.collect()))
-            }
+            Mode::Batch => Events::batch(body, RawJson::read(body), structured),
         }
     }
 }

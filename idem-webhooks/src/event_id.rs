@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName};
 use idem_core::json::RawJson;
-use idem_core::{Error, Fingerprint, Result};
+use idem_core::{Bytes, Error, Fingerprint, Result};
 use serde_json::Number;
 
 use crate::Rejection;
+use crate::cloud_events::Events;
 use crate::identity::Identity;
 use crate::signature::only;
 
@@ -27,6 +28,8 @@ pub struct EventId {
     parts: Vec<Source>,
     topic: Option<Source>,
     compared: Compared,
+    events: Option<Cow<'static, str>>,
+    otherwise: Option<Box<EventId>>,
 }
 
 #[derive(Debug, Clone)]
@@ -73,21 +76,23 @@ impl EventId {
     /// Takes the id from this header. Compares bodies by their bytes.
     #[must_use]
     pub fn header(name: HeaderName) -> Self {
-        Self {
-            parts: vec![Source::Header(name)],
-            topic: None,
-            compared: Compared::Bytes,
-        }
+        Self::of(Source::Header(name), Compared::Bytes)
     }
 
     /// Takes the id from the JSON body, at this pointer (RFC 6901): a string or an integer.
     /// Compares bodies by their JSON values.
     #[must_use]
     pub fn pointer(pointer: impl Into<Cow<'static, str>>) -> Self {
+        Self::of(Source::Pointer(pointer.into()), Compared::Json)
+    }
+
+    fn of(source: Source, compared: Compared) -> Self {
         Self {
-            parts: vec![Source::Pointer(pointer.into())],
+            parts: vec![source],
             topic: None,
-            compared: Compared::Json,
+            compared,
+            events: None,
+            otherwise: None,
         }
     }
 
@@ -126,7 +131,27 @@ impl EventId {
         self
     }
 
+    /// Says how to know the deliveries that lack this id. Give both a different number of namespaces:
+    /// the ids of both are keys of one operation.
+    #[must_use]
+    pub fn or(mut self, otherwise: Self) -> Self {
+        self.otherwise = Some(Box::new(otherwise));
+        self
+    }
+
+    /// Says that a delivery has several events: the elements of the array at this pointer. Ids,
+    /// topics and comparisons are about one of them. The receiver handles them as the events of a
+    /// batch; of no event it has nothing to handle, and answers 200.
+    #[must_use]
+    pub fn with_events(mut self, pointer: impl Into<Cow<'static, str>>) -> Self {
+        self.events = Some(pointer.into());
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
+        if let Some(otherwise) = &self.otherwise {
+            otherwise.check()?;
+        }
         let sources = self.parts.iter().chain(&self.topic);
         let own = sources.filter_map(|source| match source {
             Source::Pointer(pointer) => Some(pointer),
@@ -139,6 +164,7 @@ impl EventId {
             Compared::Fields(pointers) => pointers.as_slice(),
             Compared::Bytes | Compared::Json | Compared::Nothing => &[],
         };
+        let own = own.chain(&self.events);
         match own.chain(compared).find(|pointer| !is_pointer(pointer)) {
             None => Ok(()),
             Some(wrong) => Err(Error::invalid_input(format!(
@@ -147,8 +173,21 @@ impl EventId {
         }
     }
 
-    /// Identifies the event of a delivery whose signature was valid.
-    pub(crate) fn identify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Identity, Rejection> {
+    /// Identifies the events of a delivery whose signature was valid.
+    pub(crate) fn events(&self, headers: &HeaderMap, body: &Bytes) -> Result<Events, Rejection> {
+        let Some(pointer) = &self.events else {
+            return Ok(Events::One(body.clone(), self.identify(headers, body)));
+        };
+        let found = RawJson::read(body)
+            .ok_or(Rejection::Malformed)?
+            .pointer(pointer);
+        Events::batch(body, found.ok().flatten(), |event| {
+            self.identify(headers, event)
+        })
+    }
+
+    /// Identifies an event.
+    fn identify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Identity, Rejection> {
         let is_in_body = |source: &Source| matches!(source, Source::Pointer(_));
         let json = match self.parts.iter().chain(&self.topic).any(is_in_body) {
             true => Some(RawJson::read(body).ok_or(Rejection::Malformed)?),
@@ -157,9 +196,12 @@ impl EventId {
         let id = self.parts.iter().map(|part| {
             // A blank id is one that the sender forgot to fill in: all such events would be one.
             let id = part.read(headers, json).map_err(|()| Rejection::NoId)?;
-            id.filter(|id| !id.trim().is_empty()).ok_or(Rejection::NoId)
+            Ok(id.filter(|id| !id.trim().is_empty()))
         });
-        let id = id.collect::<Result<_, _>>()?;
+        let Some(id) = id.collect::<Result<Option<_>, _>>()? else {
+            let otherwise = self.otherwise.as_ref().ok_or(Rejection::NoId)?;
+            return otherwise.identify(headers, body);
+        };
         let topic = self.topic.as_ref();
         let topic = topic.map_or(Ok(None), |source| source.read(headers, json));
         Ok(Identity {

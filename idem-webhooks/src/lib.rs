@@ -33,7 +33,7 @@ pub use received::{Permission, Received};
 pub use receiver::Receiver;
 pub use rejection::Rejection;
 pub use sender::Sender;
-pub use signature::{Encoding, Part, Signature};
+pub use signature::{Encoding, Part, Signature, TimeFormat};
 pub use statuses::Statuses;
 pub use verifier::Verifier;
 pub use version::Version;

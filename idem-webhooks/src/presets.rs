@@ -1,8 +1,10 @@
 //! The providers that this crate knows.
 
-use http::{HeaderName, StatusCode};
-use idem_core::Result;
+use http::{HeaderName, Request, StatusCode};
+use idem_core::json::RawJson;
+use idem_core::{Bytes, Result};
 
+use crate::secret::KeyText;
 use crate::twilio::PublicUrl;
 use crate::{Compared, Encoding, EventId, Part, Provider, Signature, Statuses};
 
@@ -15,10 +17,19 @@ impl Provider {
     /// <https://docs.stripe.com/api/events/object>.
     ///
     /// Several `v1` are allowed, because Stripe sends several while a secret is rolled.
-    /// `pending_webhooks` differs between two deliveries of one event, so it is not compared.
+    /// `pending_webhooks` differs between two deliveries of one event, so it is not compared. Nor is
+    /// `data`, except for the id of its object: [during an
+    /// upgrade](https://docs.stripe.com/webhooks/versioning) two endpoints get each event, in two
+    /// versions of the API.
     #[must_use]
     pub fn stripe() -> Self {
-        let compared = ["/type", "/created", "/account", "/livemode", "/data"];
+        let compared = [
+            "/type",
+            "/created",
+            "/account",
+            "/livemode",
+            "/data/object/id",
+        ];
         let id = EventId::pointer("/id")
             .with_topic_pointer("/type")
             .with_compared(Compared::fields(compared));
@@ -61,17 +72,36 @@ impl Provider {
         Self::new("shopify", id).with_signature(signature)
     }
 
+    /// Returns Shopify's Events, whose headers begin with `Shopify-` instead of `X-Shopify-`:
+    /// <https://shopify.dev/docs/apps/build/events/verify-deliveries>.
+    ///
+    /// A delivery is known by `Shopify-Webhook-Id`.
+    #[must_use]
+    pub fn shopify_events() -> Self {
+        let id = EventId::header(header("shopify-webhook-id")).with_topic_pointer("/topic");
+        let signature =
+            Signature::hmac_sha256(header("shopify-hmac-sha256")).with_encoding(Encoding::Base64);
+        Self::new("shopify_events", id).with_signature(signature)
+    }
+
     /// Returns Slack: <https://docs.slack.dev/authentication/verifying-requests-from-slack>; the
     /// Events API, <https://docs.slack.dev/apis/events-api>, not commands and interactions, whose
     /// bodies have no event id.
     ///
-    /// The receiver answers the handshake by which Slack checks a new endpoint.
+    /// The receiver answers the handshake by which Slack checks a new endpoint. An
+    /// [`app_rate_limited`](https://docs.slack.dev/reference/events/app_rate_limited), which has no
+    /// `event_id`, is known by its team and minute.
     #[must_use]
     pub fn slack() -> Self {
         let compared = ["/team_id", "/api_app_id", "/event_time", "/event"];
+        let rate_limited = EventId::pointer("/minute_rate_limited")
+            .within_pointer("/team_id")
+            .within_pointer("/type")
+            .with_topic_pointer("/type");
         let id = EventId::pointer("/event_id")
             .with_topic_pointer("/event/type")
-            .with_compared(Compared::fields(compared));
+            .with_compared(Compared::fields(compared))
+            .or(rate_limited);
         let colon = || Part::Text(":".into());
         let signature = Signature::hmac_sha256(header("x-slack-signature"))
             .with_prefix("v0=")
@@ -79,7 +109,7 @@ impl Provider {
             .with_signed([Part::Text("v0:".into()), Part::Time, colon(), Part::Body]);
         Self::new("slack", id)
             .with_signature(signature)
-            .with_slack_challenge()
+            .with_challenge(slack_challenge)
     }
 
     /// Returns a sender that follows [Standard
@@ -95,13 +125,21 @@ impl Provider {
         Self::new("standard", id).with_signature(Signature::standard_webhooks())
     }
 
+    /// Returns Svix, and the services that send by it: [`standard_webhooks`](Self::standard_webhooks)
+    /// with headers that begin with `svix-`:
+    /// <https://docs.svix.com/receiving/verifying-payloads/how-manual>.
+    #[must_use]
+    pub fn svix() -> Self {
+        Self::new("svix", EventId::header(header("svix-id"))).with_signature(Signature::svix())
+    }
+
     /// Returns Twilio, for status callbacks and events:
     /// <https://www.twilio.com/docs/usage/webhooks/webhooks-security>.
     ///
     /// `url` is the URL of the webhook as Twilio knows it, without query and fragment; the query is
     /// that of each request. A form is signed by its fields, any other body by `bodySHA256` in the
     /// query. The secret is the primary auth token. Twilio does not sign the id, and signs by
-    /// HMAC-SHA-1 unless a webhook rule with a shared key says otherwise, which is not supported.
+    /// HMAC-SHA-1 unless a [webhook rule](Self::twilio_shared_key) says otherwise.
     ///
     /// A finished event is answered with 204, because Twilio sends the text of any other answer to
     /// the phone that wrote a message. A webhook whose answer has a content (TwiML) is not for this
@@ -114,10 +152,25 @@ impl Provider {
     /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the URL is malformed, or has a
     /// query or a fragment.
     pub fn twilio(url: &str) -> Result<Self> {
+        Self::of_twilio(url, KeyText::HmacSha1)
+    }
+
+    /// Returns Twilio where a webhook rule signs by HMAC-SHA-256 with a shared key, which is the
+    /// secret: <https://www.twilio.com/docs/usage/webhooks/webhook-shared-keys>. Otherwise as
+    /// [`twilio`](Self::twilio).
+    ///
+    /// # Errors
+    ///
+    /// As for [`twilio`](Self::twilio).
+    pub fn twilio_shared_key(url: &str) -> Result<Self> {
+        Self::of_twilio(url, KeyText::HmacSha256)
+    }
+
+    fn of_twilio(url: &str, key: KeyText) -> Result<Self> {
         let id = EventId::header(header("i-twilio-idempotency-token"));
         let statuses = Statuses::default().with_done(StatusCode::NO_CONTENT);
         Ok(Self::new("twilio", id)
-            .with_signature(Signature::twilio(PublicUrl::parse(url)?))
+            .with_signature(Signature::twilio(PublicUrl::parse(url)?, key))
             .with_statuses(statuses))
     }
 
@@ -140,4 +193,12 @@ impl Provider {
             .with_error(StatusCode::SERVICE_UNAVAILABLE);
         Self::new("adcp", id).with_statuses(statuses)
     }
+}
+
+/// Returns the text that Slack sends once to check that the endpoint exists, and expects back.
+fn slack_challenge(request: &Request<Bytes>) -> Option<String> {
+    let json = RawJson::read(request.body())?;
+    let text = |name| Some(json.member(name).ok()??.as_str()?.into_owned());
+    let is_handshake = text("type")? == "url_verification";
+    text("challenge").filter(|_| is_handshake)
 }

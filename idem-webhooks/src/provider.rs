@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{Method, Request};
-use idem_core::json::RawJson;
 use idem_core::{Bytes, Result};
 
 use crate::cloud_events::Events;
@@ -15,11 +14,13 @@ use crate::{CloudEvents, EventId, Received, Rejection, Signature, Statuses};
 ///
 /// | | signed | header | time | id | request is the same by |
 /// | --- | --- | --- | --- | --- | --- |
-/// | [`stripe`](Self::stripe) | `t.body` | `Stripe-Signature: t=…,v1=…` | in the signature | `id` of the body | its `type`, `created` and `data` |
+/// | [`stripe`](Self::stripe) | `t.body` | `Stripe-Signature: t=…,v1=…` | in the signature | `id` of the body | its `type`, `created` and object |
 /// | [`github`](Self::github) | body | `X-Hub-Signature-256: sha256=…` | none | `X-GitHub-Delivery` | its bytes |
 /// | [`shopify`](Self::shopify) | body | `X-Shopify-Hmac-Sha256`, base64 | none | topic and `X-Shopify-Event-Id` | its bytes |
+/// | [`shopify_events`](Self::shopify_events) | body | `Shopify-Hmac-Sha256`, base64 | none | `Shopify-Webhook-Id` | its bytes |
 /// | [`slack`](Self::slack) | `v0:t:body` | `X-Slack-Signature: v0=…` | `X-Slack-Request-Timestamp` | `event_id` of the body | its `event_time` and `event` |
 /// | [`standard_webhooks`](Self::standard_webhooks) | `id.t.body` | `webhook-signature: v1,… v1a,…` | `webhook-timestamp` | `webhook-id` | its bytes |
+/// | [`svix`](Self::svix) | `id.t.body` | `svix-signature`, likewise | `svix-timestamp` | `svix-id` | its bytes |
 /// | [`twilio`](Self::twilio) | URL and form, or URL and digest | `X-Twilio-Signature`, HMAC-SHA-1 | none | `I-Twilio-Idempotency-Token` | its bytes |
 /// | [`adcp`](Self::adcp) | by the application | | | `idempotency_key` of the body | its JSON value |
 /// | [`cloud_events`](Self::cloud_events) | by your choice | | | `source` and `id` | `type` and `data`, or its bytes |
@@ -30,15 +31,35 @@ use crate::{CloudEvents, EventId, Received, Rejection, Signature, Statuses};
 ///
 /// # A provider of your own
 ///
-/// ```
-/// use idem_webhooks::http::HeaderName;
-/// use idem_webhooks::{EventId, Provider, Signature, Verifier};
+/// Twitch, which signs the id and the time without a text between them:
 ///
-/// let signature = Signature::hmac_sha256(HeaderName::from_static("x-acme-signature"));
-/// let acme = Provider::new("acme", EventId::pointer("/id")).with_signature(signature);
-/// let verifier = Verifier::new(acme, "the secret")?;
+/// ```
+/// use idem_webhooks::{EventId, Part, Provider, Signature, TimeFormat, Verifier};
+/// use idem_webhooks::http::HeaderName;
+///
+/// const ID: HeaderName = HeaderName::from_static("twitch-eventsub-message-id");
+/// const TIME: HeaderName = HeaderName::from_static("twitch-eventsub-message-timestamp");
+/// const SIGNATURE: HeaderName = HeaderName::from_static("twitch-eventsub-message-signature");
+///
+/// let signature = Signature::hmac_sha256(SIGNATURE)
+///     .with_prefix("sha256=")
+///     .with_time_header(TIME)
+///     .with_time_format(TimeFormat::Rfc3339)
+///     .with_signed([Part::HeaderOfLength(ID, 36), Part::Time, Part::Body]);
+/// let twitch = Provider::new("twitch", EventId::header(ID))
+///     .with_signature(signature)
+///     .with_challenge(|request| {
+///         let body: serde_json::Value = serde_json::from_slice(request.body()).ok()?;
+///         Some(body["challenge"].as_str()?.to_owned())
+///     });
+/// let verifier = Verifier::new(twitch, "the secret")?;
 /// # Ok::<(), idem_core::Error>(())
 /// ```
+///
+/// [`EventId::with_events`] says where a delivery has several events, as LINE's do. Not to be had
+/// here: ECDSA (SendGrid), signatures over the path or the method (HubSpot, Meta's `GET` with a
+/// token), a challenge that is answered in JSON (Discord's `PING`). Verify such a delivery in front
+/// of the receiver, and use [`Verifier::by_application`](crate::Verifier::by_application).
 ///
 /// # CloudEvents
 ///
@@ -65,7 +86,17 @@ struct Config {
     identity: IdentityRule,
     signature: Option<Signature>,
     statuses: Statuses,
-    has_slack_challenge: bool,
+    challenge: Option<Challenge>,
+}
+
+/// Returns the answer to a signed request that is no event.
+#[derive(Clone)]
+struct Challenge(Arc<dyn Fn(&Request<Bytes>) -> Option<String> + Send + Sync>);
+
+impl fmt::Debug for Challenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Challenge(..)")
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -95,7 +126,7 @@ impl Provider {
             identity,
             signature: None,
             statuses: Statuses::default(),
-            has_slack_challenge: false,
+            challenge: None,
         }))
     }
 
@@ -113,8 +144,15 @@ impl Provider {
         self
     }
 
-    pub(crate) fn with_slack_challenge(mut self) -> Self {
-        Arc::make_mut(&mut self.0).has_slack_challenge = true;
+    /// Answers the requests by which the provider checks an endpoint: those for which `challenge`
+    /// returns a text, which becomes the body of a 200. The receiver has verified their signature.
+    #[must_use]
+    pub fn with_challenge(
+        mut self,
+        challenge: impl Fn(&Request<Bytes>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        let challenge = Challenge(Arc::new(challenge));
+        Arc::make_mut(&mut self.0).challenge = Some(challenge);
         self
     }
 
@@ -152,30 +190,17 @@ impl Provider {
 
     /// Answers a signed request that is no event.
     pub(crate) fn challenge<E>(&self, request: &Request<Bytes>) -> Option<Received<E>> {
-        let has_challenge = self.0.has_slack_challenge;
-        let challenge = has_challenge.then(|| slack_challenge(request.body()))?;
-        challenge.map(Received::Challenge)
+        let Challenge(challenge) = self.0.challenge.as_ref()?;
+        challenge(request).map(Received::Challenge)
     }
 
     /// Identifies the events of a delivery that is verified.
     pub(crate) fn identify(&self, request: &Request<Bytes>) -> Result<Events, Rejection> {
-        let body = request.body();
         match &self.0.identity {
-            IdentityRule::One(id) => {
-                let identity = id.identify(request.headers(), body);
-                Ok(Events::One(body.clone(), identity))
-            }
+            IdentityRule::One(id) => id.events(request.headers(), request.body()),
             IdentityRule::CloudEvents(_) => CloudEvents::identify(request),
         }
     }
-}
-
-/// Returns the text that Slack sends once to check that the endpoint exists, and expects back.
-fn slack_challenge(body: &[u8]) -> Option<String> {
-    let json = RawJson::read(body)?;
-    let text = |name| Some(json.member(name).ok()??.as_str()?.into_owned());
-    let is_handshake = text("type")? == "url_verification";
-    text("challenge").filter(|_| is_handshake)
 }
 
 /// Writes the provider's name.

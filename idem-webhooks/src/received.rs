@@ -42,7 +42,7 @@ pub enum Received<E> {
         /// The latest version seen.
         current: u64,
     },
-    /// Slack checks that the endpoint exists, and expects this text back.
+    /// The provider checks that the endpoint exists, and expects this text back.
     Challenge(String),
     /// A sender of CloudEvents asks for permission to send, and gets it.
     Permitted(Permission),

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::VerifyingKey;
 use hmac::{Hmac, KeyInit, Mac};
 use idem_core::{Error, Result};
 use sha1::Sha1;
 use sha2::Sha256;
 
+use crate::Encoding;
 use crate::content::Content;
 
 /// A key for one algorithm. `Debug` does not show it.
@@ -28,6 +27,8 @@ pub(crate) enum KeyText {
     HmacSha256,
     /// The bytes of the text are the key, for HMAC-SHA-1.
     HmacSha1,
+    /// The bytes of the text are a public key of Ed25519.
+    Ed25519,
     /// `whsec_` and the base64 of the key, or `whpk_` and the base64 of a public key.
     StandardWebhooks,
 }
@@ -40,6 +41,7 @@ impl Secret {
                 let mac = Hmac::new_from_slice(text).map_err(|_| wrong_length())?;
                 Ok(Self::HmacSha1(mac))
             }),
+            KeyText::Ed25519 => ed25519(text),
             KeyText::StandardWebhooks => standard_webhooks(text),
         }
     }
@@ -104,25 +106,30 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 fn standard_webhooks(text: &[u8]) -> Result<Secret> {
     let decode = |text: &[u8]| {
-        let decoded = STANDARD.decode(text);
-        decoded.map_err(|_| Error::invalid_input("the signing secret is not base64"))
+        let decoded = Encoding::Base64.decode(text);
+        decoded.ok_or_else(|| Error::invalid_input("the signing secret is not base64"))
     };
     if let Some(key) = text.strip_prefix(b"whpk_") {
-        let key = <[u8; 32]>::try_from(decode(key)?).ok();
-        let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
-        let wrong = || Error::invalid_input("the public key is not one of Ed25519");
-        return Ok(Secret::Ed25519(Box::new(key.ok_or_else(wrong)?)));
+        return ed25519(&decode(key)?);
     }
     if text.starts_with(b"whsk_") {
         let message = "this is the sender's secret key (whsk_); a receiver needs the whpk_ key";
         return Err(Error::invalid_input(message));
     }
+    let text = text.strip_prefix(b"v1,").unwrap_or(text);
     let secret = decode(text.strip_prefix(b"whsec_").unwrap_or(text))?;
     if !SECRET_BYTES.contains(&secret.len()) {
         let message = "a secret of Standard Webhooks has 24 to 64 bytes";
         return Err(Error::invalid_input(message));
     }
     hmac_sha256(&secret)
+}
+
+fn ed25519(bytes: &[u8]) -> Result<Secret> {
+    let key = bytes.try_into().ok();
+    let key = key.and_then(|key| VerifyingKey::from_bytes(key).ok());
+    let wrong = || Error::invalid_input("the public key is not one of Ed25519");
+    Ok(Secret::Ed25519(Box::new(key.ok_or_else(wrong)?)))
 }
 
 fn not_empty(bytes: &[u8]) -> Result<&[u8]> {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::uri::Scheme;
 use http::{HeaderMap, Request, Uri, header};
 use idem_core::{Bytes, Error, Result};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
 use crate::Rejection;
@@ -16,7 +17,9 @@ use crate::content::Content;
 /// Twilio signs the URL and, after it, the names and values of the form, sorted. Some of its
 /// systems sign the URL with its port and some without, so both are tried, as Twilio's own
 /// libraries do: <https://www.twilio.com/docs/usage/webhooks/webhooks-security> and
-/// <https://github.com/twilio/twilio-python/blob/main/twilio/request_validator.py>.
+/// <https://github.com/twilio/twilio-python/blob/main/twilio/request_validator.py>. Some escape the
+/// query otherwise than they send it, for which
+/// <https://github.com/twilio/twilio-node/blob/main/src/webhooks/webhooks.ts> tries two more forms.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicUrl {
     with_port: String,
@@ -55,7 +58,7 @@ impl PublicUrl {
         })
     }
 
-    /// Returns the two writings of the signed content.
+    /// Returns the writings of the signed content.
     ///
     /// A body that is no form counts only by `bodySHA256` in the query, which Twilio adds for it.
     /// Where the query has that, it counts for every body: else such a delivery would pass again
@@ -65,23 +68,62 @@ impl PublicUrl {
         request: &'a Request<Bytes>,
     ) -> Result<Vec<Content<'a>>, Rejection> {
         let (query, body) = (request.uri().query(), request.body());
-        let mut end = query.map_or_else(String::new, |query| format!("?{query}"));
-        let (is_form, query) = (is_form(request.headers()), query.unwrap_or_default());
-        if is_form {
-            end.push_str(&sorted(body));
-        }
-        let is_covered = digests(query).next().is_some() || !is_form && !body.is_empty();
-        if is_covered && !covers(query, body)? {
+        let is_form = is_form(request.headers());
+        let form = if is_form { sorted(body) } else { String::new() };
+        let text = query.unwrap_or_default();
+        let is_covered = digests(text).next().is_some() || !is_form && !body.is_empty();
+        if is_covered && !covers(text, body)? {
             return Err(Rejection::WrongSignature);
         }
-        let contents = [&self.without_port, &self.with_port].map(|url| {
-            let mut content = Content::default();
-            content.push(url.as_bytes());
-            content.push(end.clone().into_bytes());
-            content
-        });
-        Ok(contents.into())
+        let mut queries = query.map_or_else(|| vec![String::new()], writings);
+        queries.dedup();
+        let mut contents = Vec::with_capacity(2 * queries.len());
+        for query in queries {
+            for url in [&self.without_port, &self.with_port] {
+                let mut content = Content::default();
+                content.push(url.as_bytes());
+                content.push(format!("{query}{form}").into_bytes());
+                contents.push(content);
+            }
+        }
+        Ok(contents)
     }
+}
+
+/// The characters that a URL escapes in a query: <https://url.spec.whatwg.org/#special-query-percent-encode-set>.
+const URL: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\'');
+
+/// The characters that Node's `querystring` escapes.
+const NODE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Returns the query as it was sent, as a URL escapes it, and as Node's `querystring` does. Their
+/// fields are the same.
+fn writings(query: &str) -> Vec<String> {
+    let escape = |text: &str| utf8_percent_encode(text, NODE).to_string();
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let pairs = pairs.map(|(name, value)| format!("{}={}", escape(&name), escape(&value)));
+    let pairs: Vec<_> = pairs.collect();
+    let url = utf8_percent_encode(query, URL);
+    vec![
+        format!("?{query}"),
+        format!("?{url}"),
+        format!("?{}", pairs.join("&")),
+    ]
 }
 
 fn is_form(headers: &HeaderMap) -> bool {

@@ -38,7 +38,8 @@ impl Verifier {
     ///
     /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the secret is empty or not in the
     /// provider's form, when the provider has no signature, or when its configuration could prove
-    /// nothing: a signature that does not cover the body, or not the time that is sent.
+    /// nothing: a signature that does not cover the body, or not the time that is sent, or that fits
+    /// two deliveries (see [`Part`](crate::Part)).
     pub fn new(provider: Provider, secret: impl AsRef<[u8]>) -> Result<Self> {
         Self::of(provider, Proof::Signature(Vec::new()))?.with_secret(secret)
     }
@@ -190,8 +191,7 @@ impl Verifier {
         else {
             return Ok(());
         };
-        let time = self.clock.unix_seconds();
-        let text = time.to_string();
+        let text = signature.time(self.clock.unix_seconds());
         let contents = signature.contents(request, Some(&text));
         let contents = contents.map_err(|_| {
             Error::invalid_input("the request lacks what its signature would cover")
@@ -199,6 +199,6 @@ impl Verifier {
         let signed = secrets.first().zip(contents.first());
         let signed = signed.and_then(|(secret, content)| secret.sign(content));
         let signed = signed.ok_or_else(|| Error::invalid_input("a public key signs nothing"))?;
-        signature.write(request.headers_mut(), &signed, time)
+        signature.write(request.headers_mut(), &signed, &text)
     }
 }

@@ -49,9 +49,9 @@ async fn an_event_is_known_whatever_its_text_holds() {
             Provider::stripe(),
             "",
             [
-                r#"{"id":"E","type":"t","data":{"x":SKIPPED},"pending_webhooks":2}"#,
-                r#"{"id":"E","type":"t","data":{"x":SKIPPED},"pending_webhooks":1}"#,
-                r#"{"id":"E","type":"t","data":{"y":SKIPPED},"pending_webhooks":2}"#,
+                r#"{"id":"E","type":"t","data":{"object":{"id":SKIPPED}},"pending_webhooks":2}"#,
+                r#"{"id":"E","type":"t","data":{"object":{"id":SKIPPED}},"pending_webhooks":1}"#,
+                r#"{"id":"E","type":"t","data":{"object":{"id":[SKIPPED]}}}"#,
             ],
         ),
         (

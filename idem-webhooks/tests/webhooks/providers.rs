@@ -43,6 +43,15 @@ async fn a_stripe_event_is_known_by_its_id_whatever_is_still_pending() {
     )
     .await;
     assert_eq!(statuses, [200, 208]);
+    // During an upgrade, two endpoints get each event, in two versions.
+    let other_version = body("evt_1", 1).replace(r#""object":{}"#, r#""object":{"amount":1}"#);
+    let statuses = twice(
+        Provider::stripe(),
+        [&[], &[]],
+        [&body("evt_1", 2), &other_version],
+    )
+    .await;
+    assert_eq!(statuses, [200, 208]);
     let statuses = twice(
         Provider::stripe(),
         [&[], &[]],
@@ -91,6 +100,31 @@ async fn a_slack_event_is_known_by_its_id() {
     assert_eq!(statuses, [200, 208]);
     let statuses = twice(Provider::slack(), [&[], &[]], [&body("Ev1"), &body("Ev2")]).await;
     assert_eq!(statuses, [200, 200]);
+}
+
+/// Slack sends it without an `event_id`.
+#[tokio::test]
+async fn a_rate_limit_of_slack_is_known_by_its_team_and_minute() {
+    let body = |minute| {
+        format!(r#"{{"type":"app_rate_limited","team_id":"T","minute_rate_limited":{minute}}}"#)
+    };
+    for (minute, second) in [(1, 208), (2, 200)] {
+        let statuses = twice(Provider::slack(), [&[], &[]], [&body(1), &body(minute)]).await;
+        assert_eq!(statuses, [200, second]);
+    }
+    let other = r#"{"type":"event_callback","team_id":"T"}"#;
+    assert_eq!(
+        twice(Provider::slack(), [&[], &[]], [other; 2]).await,
+        [400, 400]
+    );
+}
+
+#[tokio::test]
+async fn an_event_of_shopify_has_headers_without_a_prefix() {
+    let one: &[_] = &[("shopify-webhook-id", "w1")];
+    let body = r#"{"topic":"Product","action":"update"}"#;
+    let statuses = twice(Provider::shopify_events(), [one, one], [body, body]).await;
+    assert_eq!(statuses, [200, 208]);
 }
 
 #[tokio::test]

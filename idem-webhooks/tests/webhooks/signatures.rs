@@ -8,7 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use idem_core::Bytes;
 use idem_webhooks::http::{HeaderValue, Request};
-use idem_webhooks::{Encoding, EventId, Part, Provider, Rejection, Signature, Verifier};
+use idem_webhooks::{
+    Encoding, EventId, Part, Provider, Rejection, Signature, TimeFormat, Verifier,
+};
 use proptest::prelude::*;
 
 /// All providers with a signature.
@@ -24,21 +26,34 @@ fn all() -> Vec<Provider> {
             Part::Text("|".into()),
             Part::Body,
         ]);
+    let id = || EventId::header("x-id".parse().unwrap());
+    let unseparated = Signature::hmac_sha1("x-signature".parse().unwrap())
+        .with_time_header("x-time".parse().unwrap())
+        .with_time_format(TimeFormat::Rfc3339)
+        .with_signed([
+            Part::HeaderOfLength("x-id".parse().unwrap(), 1),
+            Part::Time,
+            Part::Body,
+        ]);
     vec![
         Provider::stripe(),
         Provider::github(),
         Provider::shopify(),
+        Provider::shopify_events(),
         Provider::slack(),
         Provider::standard_webhooks(),
+        Provider::svix(),
         Provider::twilio("https://example.com/hook").unwrap(),
-        Provider::new("acme", EventId::header("x-id".parse().unwrap())).with_signature(custom),
+        Provider::twilio_shared_key("https://example.com/hook").unwrap(),
+        Provider::new("acme", id()).with_signature(custom),
+        Provider::new("twitch", id()).with_signature(unseparated),
     ]
 }
 
 /// Returns a secret in the form of that provider, made from a name.
 fn secret(provider: &Provider, name: &str) -> String {
     match provider.to_string().as_str() {
-        "standard" => {
+        "standard" | "svix" => {
             let key = format!("{name:-<24}");
             let key = STANDARD.encode(key);
             format!("whsec_{key}")
@@ -79,6 +94,7 @@ fn verifier(provider: &Provider, name: &str) -> Verifier {
 fn signed(verifier: &Verifier, body: &[u8]) -> Request<Bytes> {
     let headers = [
         ("webhook-id", "msg_1"),
+        ("svix-id", "msg_1"),
         ("x-id", "1"),
         ("content-type", "application/x-www-form-urlencoded"),
     ];
@@ -89,10 +105,11 @@ fn signed(verifier: &Verifier, body: &[u8]) -> Request<Bytes> {
 fn headers_of(signed: &Request<Bytes>, provider: &Provider) -> Vec<String> {
     let covered = match provider.to_string().as_str() {
         "standard" => "webhook-id",
-        "acme" => "x-id",
+        "svix" => "svix-id",
+        "acme" | "twitch" => "x-id",
         _ => "",
     };
-    let others = ["webhook-id", "x-id", "content-type"].into_iter();
+    let others = ["webhook-id", "svix-id", "x-id", "content-type"].into_iter();
     let others: Vec<_> = others.filter(|name| *name != covered).collect();
     let names = signed.headers().keys().map(ToString::to_string);
     names
@@ -200,7 +217,7 @@ fn one_right_signature_of_several_is_enough_for_stripe() {
 
 #[test]
 fn a_time_may_be_off_by_the_tolerance_on_either_side() {
-    let timed = ["stripe", "slack", "standard", "acme"];
+    let timed = ["stripe", "slack", "standard", "svix", "acme", "twitch"];
     let timed = |provider: &&Provider| timed.contains(&provider.to_string().as_str());
     for provider in all().iter().filter(timed) {
         let signed = signed(&verifier(provider, "secret"), b"{}");
@@ -378,7 +395,7 @@ proptest! {
         let name = header.get(&names).as_str();
         let before = signed.headers()[name].clone();
         let after = flipped(before.as_bytes(), bit);
-        let is_hex = ["stripe", "github", "slack"].contains(&provider.to_string().as_str());
+        let is_hex = ["stripe", "github", "slack", "twitch"].contains(&provider.to_string().as_str());
         prop_assume!(!(is_hex && after.eq_ignore_ascii_case(before.as_bytes())));
         let value = HeaderValue::from_bytes(&after);
         prop_assume!(value.is_ok());

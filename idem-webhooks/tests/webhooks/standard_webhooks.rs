@@ -54,6 +54,36 @@ fn the_examples_of_the_reference_libraries_are_right() {
     }
 }
 
+#[test]
+fn svix_has_headers_of_its_own() {
+    let (secret, id, time, body, signature) = EXAMPLES[0];
+    let verifier = Verifier::new(Provider::svix(), secret).unwrap();
+    let verifier = verifier.with_clock(FixedClock::at(time));
+    let headers = [
+        ("svix-id", id),
+        ("svix-timestamp", &time.to_string()),
+        ("svix-signature", signature),
+    ];
+    assert_eq!(verifier.verify(&request(&headers, body.as_bytes())), Ok(()));
+}
+
+/// Supabase shows `v1,whsec_…`, and some services leave the padding out.
+#[test]
+fn a_secret_has_several_forms() {
+    let now = EXAMPLES[0].2;
+    let padded = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNA==";
+    let own = signed(&verifier(padded, now), &[("webhook-id", "1")], b"{}");
+    let bare = padded.trim_end_matches('=');
+    for secret in [
+        format!("whsec_{bare}"),
+        format!("v1,whsec_{padded}"),
+        format!("v1,whsec_{bare}"),
+        bare.to_owned(),
+    ] {
+        assert_eq!(verifier(&secret, now).verify(&own), Ok(()), "{secret}");
+    }
+}
+
 /// With the first secret key of RFC 8032, 7.1; signed by Python's `cryptography`, since the
 /// reference libraries have no example for `v1a`.
 #[test]

@@ -55,6 +55,43 @@ fn twilios_own_examples_are_right() {
     assert_eq!(verifier(URL).verify(&json), Ok(()));
 }
 
+/// Made with `RequestValidator` of twilio-python 9.13.0.
+#[test]
+fn a_shared_key_signs_by_sha_256() {
+    let verifier = Verifier::new(Provider::twilio_shared_key(URL).unwrap(), "12345").unwrap();
+    let signature = "033hgUJA9M/hXIZsYjwkerEP/DBm35nEri5FhCYjA5s=";
+    assert_eq!(verifier.verify(&form(QUERY, FORM, signature)), Ok(()));
+    let by_token = verifier.verify(&form(QUERY, FORM, "RSOYDt4T1cUTdK1PDd93/VVr8B8="));
+    assert_eq!(by_token, Err(Rejection::MalformedSignature));
+}
+
+/// Made, and accepted, by twilio-node 6.2.0. The first query is that of the signature.
+#[test]
+fn a_query_may_be_signed_in_another_writing() {
+    for (_, sent, signature) in [
+        (
+            "name=O%27Reilly",
+            "name=O'Reilly",
+            "SDcUHUKOT5vcbQD6t411sR7M1Mk=",
+        ),
+        (
+            "name=O'Reilly&x=a%20b&y=",
+            "name=O%27Reilly&x=a+b&y",
+            "KgYMDlh9OoN+FMjQoLHUcUBXSQk=",
+        ),
+        (
+            "name=O'Reilly",
+            "name=O'Reilly",
+            "A2b1tNg14XaORvG02rWqbq+TndA=",
+        ),
+    ] {
+        let answer = verifier(URL).verify(&form(sent, "", signature));
+        assert_eq!(answer, Ok(()), "{sent}");
+        let other = verifier(URL).verify(&form(&sent.replace('O', "P"), "", signature));
+        assert_eq!(other, Err(Rejection::WrongSignature), "{sent}");
+    }
+}
+
 #[test]
 fn names_and_values_are_sorted_and_counted_once() {
     let body = "Sid=CA123&SidAccount=AC123&Digits=5678&Digits=1234&Digits=1234";
