@@ -10,7 +10,7 @@ use crate::programs::Program;
 use crate::step::{self, output};
 use crate::test::{self, Outcome, PLAIN, Selection, Session};
 use crate::touched::{Touched, code_of};
-use crate::{Result, prove, workspace};
+use crate::{Result, clients, prove, workspace};
 
 /// The packages whose tests a landing runs only when it changes them: they test the tests.
 const TOOLS: [&str; 2] = ["idem-servers", "idem-containers"];
@@ -170,6 +170,7 @@ pub(crate) fn release(options: &ReleaseOptions) -> Result<bool> {
         &mut test::without_features(&PLAIN),
     )?);
     outcome.add(session.counted("model check of the memory store", &mut test::model_check()?)?);
+    outcome.note("clients", clients::run(false)?);
     drop(session);
     for report in outcome
         .reports

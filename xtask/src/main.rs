@@ -7,6 +7,7 @@ mod bench;
 mod budgets;
 mod check;
 mod ci;
+mod clients;
 mod duckdb;
 mod families;
 mod ledger;
@@ -88,6 +89,10 @@ pub(crate) struct TestOptions {
     /// Runs every test of the workspace and every row of the suite.
     #[arg(long)]
     all: bool,
+    /// Runs only the clients that people use, against a server of ours, and writes
+    /// `docs/clients.md`.
+    #[arg(long)]
+    clients: bool,
     /// Runs only these rows of the suites; `hybrid-*` means every name that begins so.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     row: Vec<String>,

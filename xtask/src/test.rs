@@ -13,11 +13,18 @@ use crate::pool::Pool;
 use crate::programs::{self, Counts, Program, THREADS, Times};
 use crate::row::{Report, json, markdown, table};
 use crate::step::cargo;
-use crate::{Result, TestOptions, duckdb, suites, tools, workspace};
+use crate::{Result, TestOptions, clients, duckdb, suites, tools, workspace};
 
 /// Runs the tests. Returns whether all of them passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let begun = Instant::now();
+    if options.clients {
+        let mut outcome = Outcome::default();
+        outcome.note("clients", clients::run(true)?);
+        println!("{:.0} s", begun.elapsed().as_secs_f64());
+        outcome.tell();
+        return Ok(outcome.failed.is_empty());
+    }
     let selection = Selection::of(options)?;
     let mut session = Session::prepare(&selection, selection.tests()?)?;
     let mut outcome = session.run(|program| selection.has(program), |_, _| {})?;
@@ -30,6 +37,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
             ] {
                 outcome.add(session.counted(title, &mut command)?);
             }
+            outcome.note("clients", clients::run(options.docs)?);
         }
     }
     drop(session);
@@ -342,7 +350,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    fn note(&mut self, name: &str, counts: Counts) {
+    pub(crate) fn note(&mut self, name: &str, counts: Counts) {
         self.programs
             .push((name.to_owned(), counts.failed.is_empty()));
         self.passed += counts.passed;

@@ -64,16 +64,74 @@ fn sqlglot() -> Result {
         return Ok(());
     }
     println!("    installing {SQLGLOT} in {folder}");
+    new_venv(folder.as_std_path(), &[SQLGLOT])
+}
+
+/// Creates a virtual environment of Python, with what pip gets for these arguments.
+fn new_venv(folder: &Path, arguments: &[&str]) -> Result {
     let mut venv = Command::new("python3");
-    venv.args(["-m", "venv", "--clear"]).arg(&folder);
+    venv.args(["-m", "venv", "--clear"]).arg(folder);
     if output(&mut venv).is_err() {
         idem_servers::install(VENV)?;
         output(&mut venv)?;
     }
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet"]);
-    pip.args(["--disable-pip-version-check", SQLGLOT]);
-    output(&mut pip).map(drop)
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    output(pip.args(arguments)).map(drop)
+}
+
+/// Creates a virtual environment of Python with these packages, unless it has just them.
+///
+/// # Errors
+///
+/// An error when they cannot be installed: no Python, no network.
+pub(crate) fn venv(folder: &Path, requirements: &Path) -> Result {
+    unless_done(folder, requirements, || {
+        let file = requirements.to_str().ok_or("the path is no text")?;
+        new_venv(folder, &["--no-deps", "--requirement", file])
+    })
+}
+
+/// Copies a package of Node into this folder, and installs what its lock file names, unless that is
+/// done.
+///
+/// # Errors
+///
+/// An error when it cannot be installed: no npm, no network.
+pub(crate) fn node_modules(folder: &Path, package: &Path) -> Result {
+    std::fs::create_dir_all(folder)?;
+    let files = ["package.json", "package-lock.json", "calls.mjs"];
+    for file in files {
+        std::fs::copy(package.join(file), folder.join(file))?;
+    }
+    unless_done(folder, &package.join(files[1]), || {
+        let mut npm = Command::new("npm");
+        npm.args([
+            "ci",
+            "--silent",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+        ]);
+        output(npm.current_dir(folder)).map(drop)
+    })
+}
+
+/// Installs into a folder what this file says, unless it was done for the same contents.
+fn unless_done(folder: &Path, file: &Path, install: impl FnOnce() -> Result) -> Result {
+    let (text, done) = (std::fs::read_to_string(file)?, folder.join("installed"));
+    if std::fs::read_to_string(&done).is_ok_and(|before| before == text) {
+        return Ok(());
+    }
+    println!("    installing clients in {}", folder.display());
+    install()?;
+    Ok(std::fs::write(done, text)?)
 }
 
 /// Returns the linter of workflows; installs it into the target folder if it is missing.
