@@ -22,6 +22,10 @@ server with the preset or the receiver, over a wire that loses, delays and repea
 
 *ok*: one effect, and the answer that the client's own users need. *known*: it does not hold, for the
 reason below. *–*: the case is not one of this client's.
+
+Not run, because no client of theirs is among these: `acp`, `acp_delegate_authentication`, `acp_mcp`,
+`adcp`, `aip155`, `ietf`, `oasis`, `paypal`, `ucp` and `ucp_mcp`; the receivers of Shopify, AdCP and
+CloudEvents.
 ";
 
 /// How long all clients may take, without their installation.
@@ -175,14 +179,23 @@ fn table(cases: &[Case], missing: &[String]) -> String {
                 .iter()
                 .find(|case| client(case) == row && case.case == *name);
             let mut cell = case.map_or("–", |case| case.result.as_str()).to_owned();
-            if let Some(case) = case.filter(|case| !case.why.is_empty()) {
-                notes.push(format!("{}. {}: {}", notes.len() + 1, case.case, case.why));
-                cell.push_str(&format!(" ({})", notes.len()));
+            if let Some(why) = case
+                .map(|case| case.why.as_str())
+                .filter(|why| !why.is_empty())
+            {
+                let known = notes.iter().position(|note| *note == why);
+                let number = known.unwrap_or(notes.len()) + 1;
+                notes.extend(known.is_none().then_some(why));
+                cell.push_str(&format!(" ({number})"));
             }
             text.push_str(&format!(" {cell} |"));
         }
     }
-    for line in notes.iter().chain(missing) {
+    text.push('\n');
+    for (number, note) in (1..).zip(notes) {
+        text.push_str(&format!("\n{number}. {note}"));
+    }
+    for line in missing {
         text.push_str(&format!("\n\n{line}"));
     }
     text + "\n"
@@ -220,6 +233,6 @@ mod tests {
             table.contains("| `stripe` | b ,  | failed (2) | – |"),
             "{table}"
         );
-        assert!(table.contains("1. late: it sleeps") && table.contains(&missing[0]));
+        assert!(table.contains("1. it sleeps") && table.contains(&missing[0]));
     }
 }

@@ -63,6 +63,7 @@ class NodeSender(ByNode):
 
 class NodeStripe(ByNode, clients.Stripe):
     name, other = "stripe", "StripeIdempotencyError"
+    case_other_headers = None  # A call cannot set them.
 
 
 class Fsx(ByNode, clients.Boto3):
