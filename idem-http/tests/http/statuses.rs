@@ -3,13 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Request};
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use idem_core::{Idempotency, MemoryStore, Policy};
-use idem_http::{HttpPolicy, IdempotencyLayer, ProblemType, Statuses, presets};
+use idem_http::{HttpPolicy, IdempotencyLayer, Statuses, presets};
 
 use crate::support::{App, layer, layer_on, post, repeatable};
 
@@ -82,36 +78,4 @@ async fn which_statuses_are_kept_is_policy() {
 async fn work_that_must_not_run_twice_keeps_every_status() {
     let idempotency = Idempotency::new(MemoryStore::new()).with_policy(Policy::at_most_once());
     assert!(is_kept(layer_on(idempotency), 503).await);
-}
-
-/// The first request does not reach the handler's work; the second one, mended, has the same key.
-#[tokio::test]
-async fn a_request_that_no_handler_could_read_uses_up_no_key() {
-    let order = async |request: Request| {
-        let Json(order) = Json::<u32>::from_request(request, &()).await?;
-        Ok::<_, JsonRejection>((StatusCode::CREATED, order.to_string()))
-    };
-    let app = || App::new(layer(HttpPolicy::ietf()), order);
-    let typed = |mut request: Request, media: &'static str| {
-        let media = HeaderValue::from_static(media);
-        request.headers_mut().insert(CONTENT_TYPE, media);
-        request
-    };
-    for (request, status) in [
-        (post("a", "7,"), 400),
-        // A typed reader gives up before the end that is missing.
-        (post("a", "{\"cents\":"), 422),
-        (typed(post("a", "7"), "text/plain"), 415),
-    ] {
-        let app = app();
-        assert_eq!(app.send(request).await.status, status);
-        let mended = app.send(post("a", "7")).await;
-        assert_eq!((mended.status, mended.text()), (StatusCode::CREATED, "7"));
-    }
-    // JSON of the wrong shape may have been a handler's own refusal.
-    let app = app();
-    assert_eq!(app.send(post("a", "\"seven\"")).await.status, 422);
-    app.send(post("a", "7"))
-        .await
-        .problem(ProblemType::KeyReused);
 }
