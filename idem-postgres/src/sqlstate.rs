@@ -94,7 +94,7 @@ fn special(answer: Answer<'_>) -> Option<(Meaning, Cure)> {
             let message = "the work has ended its transaction itself, by COMMIT or ROLLBACK as text; \
                            nothing is sealed, and what it wrote since then may be committed";
             Some((
-                (ErrorKind::Misconfigured, Effect::None, message),
+                (ErrorKind::Misconfigured, Effect::Unknown, message),
                 Cure::Tell,
             ))
         }

@@ -72,8 +72,8 @@
 //!
 //! | the work says | SQLite | MySQL, MariaDB | PostgreSQL |
 //! | --- | --- | --- | --- |
-//! | `COMMIT` | refused and rolled back | rows of before stay; the key is failed, so that no retry repeats them | see `idem-postgres` |
-//! | `ROLLBACK` | nothing stays | nothing stays | rows of later statements stay |
+//! | `COMMIT` | refused and rolled back | rows of before stay; the key is failed, so that no retry repeats them | as MySQL; rows of later statements stay, too |
+//! | `ROLLBACK` | nothing stays | nothing stays | rows of later statements stay; the key is failed |
 //! | DDL | part of the transaction | as `COMMIT` | part of the transaction |
 //! | ignores an error that rolls back (a deadlock, `INSERT OR ROLLBACK`, a full disk) | nothing stays | nothing stays | the commit is refused |
 //!

@@ -24,7 +24,7 @@ impl Shop for Postgres {
         Some((set, "SELECT current_setting('lock_timeout')"))
     }
 
-    const TRAPS: &'static [(&'static str, i64, i64)] = &[("ROLLBACK", 0, 1)];
+    const TRAPS: &'static [(&'static str, i64, i64)] = &[("COMMIT", 1, 1), ("ROLLBACK", 0, 1)];
 
     async fn open_shop(&self, namespace: &str) -> Result<(), BoxError> {
         let payments = Self::payments(namespace);
