@@ -91,7 +91,9 @@ struct Config {
 
 /// Returns the answer to a signed request that is no event.
 #[derive(Clone)]
-struct Challenge(Arc<dyn Fn(&Request<Bytes>) -> Option<String> + Send + Sync>);
+struct Challenge(Arc<Answers>);
+
+type Answers = dyn Fn(&Request<Bytes>) -> Option<String> + Send + Sync;
 
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
