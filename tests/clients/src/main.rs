@@ -9,6 +9,7 @@ mod plan;
 mod world;
 
 use std::collections::HashMap;
+use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Path, State};
@@ -21,7 +22,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
 use crate::plan::Plan;
-use crate::world::World;
+use crate::world::{Counts, World};
 
 type Worlds = Arc<Mutex<HashMap<u16, Arc<World>>>>;
 
@@ -68,11 +69,14 @@ fn world(worlds: &Worlds, port: u16) -> Result<Arc<World>, StatusCode> {
 }
 
 /// Returns how many requests came, and how often the handler ran.
-async fn counts(State(worlds): State<Worlds>, Path(port): Path<u16>) -> impl IntoResponse {
-    world(&worlds, port).map(|world| Json(world.counts()))
+fn counts(
+    State(worlds): State<Worlds>,
+    Path(port): Path<u16>,
+) -> Ready<Result<Json<Counts>, StatusCode>> {
+    ready(world(&worlds, port).map(|world| Json(world.counts())))
 }
 
 /// Lets the handler send its next event.
-async fn next(State(worlds): State<Worlds>, Path(port): Path<u16>) -> impl IntoResponse {
-    world(&worlds, port).map(|world| world.next())
+fn next(State(worlds): State<Worlds>, Path(port): Path<u16>) -> Ready<Result<(), StatusCode>> {
+    ready(world(&worlds, port).map(|world| world.next()))
 }
