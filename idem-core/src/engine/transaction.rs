@@ -315,7 +315,10 @@ where
         let error = match worked {
             Ok((transaction, value)) => {
                 let response = encoded::<C, T>(context, &value);
-                let hold = open.claim.as_ref().map_or(Hold::Lock(&request), Hold::Claim);
+                let hold = open
+                    .claim
+                    .as_ref()
+                    .map_or(Hold::Lock(&request), Hold::Claim);
                 match committed(context, transactions, transaction, hold, response).await {
                     Ok(_) => {
                         context.observers.sealed(request.key(), None);

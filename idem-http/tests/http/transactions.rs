@@ -21,13 +21,13 @@ use idem_http::{
     HandlerError, HttpPolicy, IdempotencyLayer, NoTransaction, NotStored, ProblemType, Tx, to_http,
 };
 use idem_sqlite::{Config, SqliteStore, Transactions};
-use sqlx::{SqlitePool, SqliteTransaction};
+use sqlx::SqlitePool;
 use tokio::sync::Semaphore;
 
 use crate::store::FailingStore;
 use crate::support::{Answer, App, layer_on, post, request, until, without};
 
-type Sqlite = SqliteTransaction<'static>;
+type Sqlite = idem_sqlite::Transaction;
 
 /// A database with a table of payments.
 struct Shop {

@@ -8,12 +8,12 @@ use axum::{Json, Router};
 use idem_core::{BoxError, Idempotency};
 use idem_examples::http::{Client, serve};
 use idem_http::{HandlerError, HttpPolicy, IdempotencyLayer, Tx};
-use idem_sqlite::sqlx::{self, SqliteTransaction};
 use idem_sqlite::{Config, SqliteStore, Transactions};
+use idem_sqlite::{Transaction, sqlx};
 
 /// `POST /payments`: a payment of some cents.
 async fn pay(
-    mut tx: Tx<SqliteTransaction<'static>>,
+    mut tx: Tx<Transaction>,
     Json(cents): Json<i64>,
 ) -> Result<impl IntoResponse, HandlerError> {
     let insert = sqlx::query("INSERT INTO payments (cents) VALUES (?)").bind(cents);

@@ -403,11 +403,14 @@ async fn a_statements_error_that_the_work_ignores_tears_nothing_apart(cx: &Conte
     Ok(())
 }
 
+/// What the work returns of the value that it has committed.
+type Change = fn(String) -> String;
+
 async fn work_commits_row_and_record_once(cx: &Context) -> CaseResult {
     let shop = Shop::open(cx, 2).await?;
     let engine = shop.engine(Policy::default())?;
-    let (same, changed): (fn(String) -> String, fn(String) -> String) =
-        (|value| value, |value| format!("{value}, and changed"));
+    let same: Change = |value| value;
+    let changed: Change = |value| format!("{value}, and changed");
     for (id, returned) in [("same", same), ("changed", changed)] {
         let key = cx.key(id);
         fresh(engine.commit(&key, 1, &pays(&key), returned).await)?;
