@@ -163,7 +163,7 @@ async fn a_run_commits_document_and_record(cx: &Context) -> CaseResult {
             }
             Ok::<_, BoxError>("paid".to_owned())
         };
-        engine.run_in(&shop.transactions, key, &1, pay).await
+        Box::pin(engine.run_in(&shop.transactions, key, &1, pay)).await
     };
     let (one, other) = (cx.key("one"), cx.key("other"));
     for is_replayed in [false, true] {
