@@ -74,7 +74,7 @@ impl World {
         before
     }
 
-    async fn until(&self, reached: impl Fn(&Counts) -> bool + Send) {
+    async fn until(&self, reached: impl Fn(&Counts) -> bool + Send + Sync) {
         // The sender lives as long as this world, so that there is no error.
         let _ = self.counts.subscribe().wait_for(|now| reached(now)).await;
     }
