@@ -123,7 +123,7 @@ fn key(id: &str) -> Key {
 }
 
 async fn claim(store: &MemoryStore, key: Key) -> Claim {
-    let request = ClaimRequest::new(key, Fingerprint::raw("body"));
+    let request = ClaimRequest::new(key, Fingerprint::raw("body")).with_lease(DAY / 24);
     store.claim(&request).await.unwrap().acquired().unwrap()
 }
 

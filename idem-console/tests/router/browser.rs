@@ -128,7 +128,7 @@ pub(crate) fn key(id: &str) -> Key {
 }
 
 pub(crate) async fn claim(store: &MemoryStore, key: Key) -> Claim {
-    let request = ClaimRequest::new(key, Fingerprint::raw("body"));
+    let request = ClaimRequest::new(key, Fingerprint::raw("body")).with_lease(DAY / 24);
     store.claim(&request).await.unwrap().acquired().unwrap()
 }
 
