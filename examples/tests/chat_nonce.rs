@@ -178,10 +178,7 @@ async fn strangers_are_turned_away(store: Location) {
 
 fn a_missing_server_is_explained() {
     for (option, reason) in [
-        (
-            "--store=redis://127.0.0.1:1",
-            "the server refuses connections",
-        ),
+        ("--store=redis://127.0.0.1:1", "nothing listens there"),
         ("--store=oracle://127.0.0.1", "`oracle` is no store"),
         ("--window=5", "such as 300s"),
     ] {

@@ -33,7 +33,7 @@ pub(crate) fn classify(error: RedisError, sent: Access) -> Error {
         redis::ErrorKind::AuthenticationFailed => (
             Misconfigured,
             Effect::None,
-            "the server does not accept user and password",
+            "the server does not accept user and password; correct them in the URL",
         ),
         redis::ErrorKind::InvalidClientConfig if error.to_string().contains("feature is not") => (
             Misconfigured,
