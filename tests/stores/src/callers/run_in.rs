@@ -462,6 +462,11 @@ async fn a_run_whose_connection_is_lost_at_any_message_has_one_row(cx: &Context)
         proxy.cut_after(messages);
         let ran = engine.run_in(&key, REQUEST, &pays(&key)).await;
         proxy.disarm();
+        let ran = match ran {
+            // The work met the end of its connection: nothing is committed, and the next one works.
+            Err(RunError::Work(_)) => engine.run_in(&key, REQUEST, &pays(&key)).await,
+            ran => ran,
+        };
         fresh(ran)?;
         assert!(shop.is_whole(cx, &key).await?, "after {messages} messages");
         if proxy.cuts() == before {
