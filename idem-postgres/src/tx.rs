@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use idem_core::backend::{Batcher, FinalResult, LockedKeys, MAX_LOCK_WAIT, RetryPauses};
+use idem_core::backend::{Batcher, FinalResult, LockedKeys, RetryPauses};
 use idem_core::engine::Exclusion;
 use idem_core::{Claim, ClaimRequest, IdempotencyStore as _, Key, Record, Response, Result};
 use idem_sql::schema::fnv_1a;
@@ -12,6 +12,7 @@ use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
 use sqlx::{AssertSqlSafe, PgPool, PgTransaction};
 
 use crate::batch::MAX_READS;
+use crate::config::StatementMode;
 use crate::drivers::{CallerTransaction, executor};
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::session::{Session, wait};
@@ -180,11 +181,11 @@ impl TransactionSource for PgTransactions {
         store.get(key).await
     }
 
-    /// Begins with a mark of the transaction and an advisory lock of the key, in one round trip.
+    /// Begins with a mark of the transaction, and takes an advisory lock of the key if it is free.
     ///
-    /// Other transactions of this kind wait for the lock for as long as for a row. Under REPEATABLE
-    /// READ and SERIALIZABLE the snapshot is older than the lock: a record that was committed in
-    /// between fails the insert with 40001.
+    /// The lock has a statement of its own: a text that fails after its BEGIN would leave sqlx 0.9.0
+    /// with an open transaction that it does not know of. Under REPEATABLE READ and SERIALIZABLE a
+    /// record that was committed since the snapshot fails the insert with 40001.
     async fn begin_for(
         &self,
         store: &PostgresStore,
@@ -202,24 +203,24 @@ impl TransactionSource for PgTransactions {
             "{}; SET LOCAL idem.attempt = '{mark:032x}'",
             begin(isolation)
         );
-        let text = match exclusion {
-            Exclusion::Exclusive => {
-                let table = operations.config.qualified_table();
-                let lock = fnv_1a(&format!("{table} {}", key.hashed())).cast_signed();
-                let wait = MAX_LOCK_WAIT.as_millis();
-                format!(
-                    "{mark}; SELECT \
-                     pg_catalog.set_config('idem.wait', pg_catalog.current_setting('lock_timeout'), true), \
-                     pg_catalog.set_config('lock_timeout', '{wait}ms', true), \
-                     pg_catalog.pg_advisory_xact_lock({lock}), \
-                     pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.wait'), true)"
-                )
+        let mut transaction = self.begun(mark).await?;
+        if exclusion == Exclusion::Optimistic {
+            return Ok(Some(transaction));
+        }
+        let table = operations.config.qualified_table();
+        let lock = fnv_1a(&format!("{table} {}", key.hashed())).cast_signed();
+        let free = sqlx::query_scalar("SELECT pg_catalog.pg_try_advisory_xact_lock($1)");
+        let free = free.persistent(operations.config.statement_mode() == StatementMode::Prepared);
+        let free = free.bind(lock).fetch_one(&mut *transaction).await;
+        match free.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin")) {
+            Ok(true) => return Ok(Some(transaction)),
+            Ok(false) => self.rollback(transaction).await,
+            Err(error) => {
+                self.rollback(transaction).await;
+                return Err(error);
             }
-            Exclusion::Optimistic => mark,
-        };
-        let begun = self.begun(text).await;
-        let begun = begun.map_err(|error| operations.noted(&operations.locked, key, error));
-        begun.map(Some)
+        }
+        Err(LockedKeys::error().at(BACKEND, "begin"))
     }
 
     async fn insert(
