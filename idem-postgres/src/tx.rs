@@ -7,6 +7,7 @@ use std::time::Duration;
 use idem_core::backend::{Batcher, FinalResult, LockedKeys, RetryPauses};
 use idem_core::engine::Exclusion;
 use idem_core::{Claim, ClaimRequest, IdempotencyStore as _, Key, Record, Response, Result};
+use idem_sql::operations::Operations as _;
 use idem_sql::schema::fnv_1a;
 use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
 use sqlx::{AssertSqlSafe, PgPool, PgTransaction};
@@ -212,15 +213,24 @@ impl TransactionSource for PgTransactions {
         let free = sqlx::query_scalar("SELECT pg_catalog.pg_try_advisory_xact_lock($1)");
         let free = free.persistent(operations.config.statement_mode() == StatementMode::Prepared);
         let free = free.bind(lock).fetch_one(&mut *transaction).await;
-        match free.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin")) {
-            Ok(true) => return Ok(Some(transaction)),
-            Ok(false) => self.rollback(transaction).await,
-            Err(error) => {
-                self.rollback(transaction).await;
-                return Err(error);
-            }
+        let free = match free.map_err(|error| classify(error, Access::Read)) {
+            // The holder before may have committed between the look-up and the lock.
+            Ok(true) => match store.session_in(&mut transaction, &operations.locked, key) {
+                Ok(mut session) => operations
+                    .get(&mut session, key)
+                    .await
+                    .map(|it| it.is_none()),
+                Err(error) => Err(error),
+            },
+            free => free,
+        };
+        if let Ok(true) = free {
+            return Ok(Some(transaction));
         }
-        Err(LockedKeys::error().at(BACKEND, "begin"))
+        self.rollback(transaction).await;
+        // The next look-up finds the record.
+        let error = free.err().unwrap_or_else(LockedKeys::error);
+        Err(error.at(BACKEND, "begin"))
     }
 
     async fn insert(
