@@ -2,12 +2,12 @@
 
 use idem_core::backend::{FinalResult, LockedKeys};
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, FencingToken, Result, Timestamp,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, FencingToken, Key, Result, Timestamp,
 };
 use idem_sql::cells::Columns;
 use idem_sql::claim::ClaimParams;
 use idem_sql::operations::Operations as _;
-use idem_sql::parameters::{Parameter, Value};
+use idem_sql::parameters::{Parameter, Value, Values};
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use tokio::time::Instant;
 
@@ -70,6 +70,13 @@ impl Operations {
             ))
         };
         rows.first().map(claim).transpose()
+    }
+
+    /// Returns whether this transaction holds the key's advisory lock, and the key has no record.
+    pub(crate) async fn is_free(&self, session: &mut Session<'_>, key: &Key) -> Result<bool> {
+        let values = Values::of_key(key);
+        let rows = session.rows(self.sql.free.with(&values)?, Access::Read);
+        Ok(!rows.await?.is_empty())
     }
 
     /// Inserts and then reads, or reads and then inserts, as the estimator expects. Sends the

@@ -21,6 +21,7 @@ mod sql;
 mod sqlstate;
 mod statements;
 mod store;
+mod transaction;
 mod tx;
 
 pub use config::{Config, Notifications, Replays, StatementMode};
@@ -30,6 +31,7 @@ pub use idem_sql::transactions::Isolation;
 pub use listen::PostgresNotifier;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::PostgresStore;
+pub use transaction::Transaction;
 pub use tx::{TransactionRetry, Transactions};
 
 #[cfg(feature = "deadpool-postgres")]

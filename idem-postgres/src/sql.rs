@@ -431,6 +431,17 @@ WHERE ",
     " AND r.scope = {scope} AND r.operation = {operation} AND r.id = {id}"
 );
 
+/// Returns a row when the begin of this transaction got the key's lock and the key has no live
+/// record.
+pub(crate) const FREE: &str = concat!(
+    "SELECT 1 WHERE ",
+    on_primary!(),
+    " AND pg_catalog.current_setting('idem.attempt') <> '' AND NOT EXISTS (SELECT FROM {table} AS r
+    WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.expires_at > ",
+    instant!(),
+    ")"
+);
+
 /// Writes a message of no content into the log, if the record is still the one that was read. A
 /// transactional message gives its transaction an id, so its commit is written, flushed and waited
 /// for as any other (`RecordTransactionCommit` in

@@ -28,6 +28,7 @@ idem_sql::statements! {
         owned: sql::OWNED,
         release: sql::RELEASE,
         renew: sql::RENEW,
+        free: sql::FREE,
         get: sql::GET,
         get_many: sql::GET_MANY,
         replicated: sql::REPLICATED,

@@ -7,17 +7,16 @@ use std::time::Duration;
 use idem_core::backend::{Batcher, FinalResult, LockedKeys, RetryPauses};
 use idem_core::engine::Exclusion;
 use idem_core::{Claim, ClaimRequest, IdempotencyStore as _, Key, Record, Response, Result};
-use idem_sql::operations::Operations as _;
 use idem_sql::schema::fnv_1a;
 use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
-use sqlx::{AssertSqlSafe, PgPool, PgTransaction};
+use sqlx::PgPool;
 
 use crate::batch::MAX_READS;
-use crate::config::StatementMode;
 use crate::drivers::{CallerTransaction, executor};
-use crate::error::{Access, classify, is_transaction_retryable};
+use crate::error::is_transaction_retryable;
 use crate::session::{Session, wait};
 use crate::store::{BACKEND, PostgresStore};
+use crate::transaction::Transaction;
 
 idem_sql::store_in_transaction! {
     /// Operations in a caller's transaction: the record and the caller's own rows commit together.
@@ -87,7 +86,7 @@ fn begin(isolation: Isolation) -> &'static str {
 /// ```no_run
 /// # async fn pay(store: &idem_postgres::PostgresStore, request: &idem_core::ClaimRequest)
 /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
-/// # async fn work(_: &mut sqlx::PgTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
+/// # async fn work(_: &mut idem_postgres::Transaction) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
 /// let transactions = idem_postgres::Transactions::new(&store);
 /// let mut attempts = transactions.attempts();
 /// loop {
@@ -113,24 +112,13 @@ pub struct PgTransactions {
     lookups: Arc<OnceLock<Arc<Lookups>>>,
 }
 
-impl PgTransactions {
-    /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
-    /// leave the transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
-    async fn begun(&self, text: String) -> Result<PgTransaction<'static>> {
-        let pool = self.pool.clone();
-        let begun = tokio::spawn(async move { pool.begin_with(AssertSqlSafe(text)).await }).await;
-        let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        begun.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin"))
-    }
-}
-
 impl IsolationLevels for PgTransactions {}
 
 impl TransactionSource for PgTransactions {
     type Pool = PgPool;
     type Store = PostgresStore;
     type Isolation = Isolation;
-    type Transaction = PgTransaction<'static>;
+    type Transaction = Transaction;
 
     fn new(pool: PgPool) -> Self {
         Self {
@@ -143,16 +131,18 @@ impl TransactionSource for PgTransactions {
         store.pool().clone()
     }
 
-    async fn begin(
-        &self,
-        isolation: Isolation,
-        _: &mut RetryPauses,
-    ) -> Result<PgTransaction<'static>> {
-        self.begun(begin(isolation).to_owned()).await
+    async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<Transaction> {
+        Transaction::begin(self.pool.clone(), begin(isolation).to_owned()).await
     }
 
-    /// Reads for all callers that wait.
-    async fn look_up(&self, store: &PostgresStore, key: &Key) -> Result<Option<Record>> {
+    /// Reads for all callers that wait. For a few callers of keys that are mostly fresh,
+    /// [`begin_for`](Self::begin_for) finds the record.
+    async fn look_up(
+        &self,
+        store: &PostgresStore,
+        key: &Key,
+        exclusion: Exclusion,
+    ) -> Result<Option<Record>> {
         if store.operations.config.waits_for_standbys() {
             return store.get(key).await;
         }
@@ -173,70 +163,78 @@ impl TransactionSource for PgTransactions {
             })
         });
         let underway = lookups.enter();
-        if underway.is_in_company()
-            && let Some(Ok(found)) = lookups.ask(key.clone()).await
-        {
-            return Ok(found);
+        let estimator = &store.operations.estimator;
+        let is_alone = !underway.is_in_company();
+        if is_alone && exclusion == Exclusion::Exclusive && !estimator.expects_duplicate(key) {
+            return Ok(None);
         }
-        // Another key's record may be damaged.
-        store.get(key).await
+        let found = match is_alone {
+            true => None,
+            false => lookups.ask(key.clone()).await,
+        };
+        let found = match found {
+            Some(Ok(found)) => found,
+            // Another key's record may be damaged.
+            Some(Err(_)) | None => store.get(key).await?,
+        };
+        if found.is_some() {
+            estimator.record(key, true);
+        }
+        Ok(found)
     }
 
-    /// Begins with a mark of the transaction, and takes an advisory lock of the key if it is free.
+    /// Begins with a mark of the transaction, which is empty when its key's advisory lock was not
+    /// free. A statement of its own then looks for the record of a holder who has committed since
+    /// the look-up: it sees what was committed before it, and the lock was taken before it.
     ///
-    /// The lock has a statement of its own: a text that fails after its BEGIN would leave sqlx 0.9.0
-    /// with an open transaction that it does not know of. Under REPEATABLE READ and SERIALIZABLE a
-    /// record that was committed since the snapshot fails the insert with 40001.
+    /// Under REPEATABLE READ and SERIALIZABLE it does not see that record, and the insert fails with
+    /// 40001.
     async fn begin_for(
         &self,
         store: &PostgresStore,
         isolation: Isolation,
         request: &ClaimRequest,
         exclusion: Exclusion,
-    ) -> Result<Option<PgTransaction<'static>>> {
+    ) -> Result<Option<Transaction>> {
         let operations = &store.operations;
         if operations.config.waits_for_standbys() {
             return Ok(None);
         }
         let key = request.key();
         let mark = u128::from_be_bytes(*request.attempt().as_bytes());
-        let mark = format!(
-            "{}; SET LOCAL idem.attempt = '{mark:032x}'",
-            begin(isolation)
-        );
-        let mut transaction = self.begun(mark).await?;
+        let mut mark = format!("'{mark:032x}'");
+        if exclusion == Exclusion::Exclusive {
+            let table = operations.config.qualified_table();
+            let lock = fnv_1a(&format!("{table} {}", key.hashed())).cast_signed();
+            mark = format!(
+                "CASE WHEN pg_catalog.pg_try_advisory_xact_lock({lock}) THEN {mark} ELSE '' END"
+            );
+        }
+        let begin = begin(isolation);
+        let text = format!("{begin}; SELECT pg_catalog.set_config('idem.attempt', {mark}, true)");
+        let mut transaction = Transaction::begin(self.pool.clone(), text).await?;
         if exclusion == Exclusion::Optimistic {
             return Ok(Some(transaction));
         }
-        let table = operations.config.qualified_table();
-        let lock = fnv_1a(&format!("{table} {}", key.hashed())).cast_signed();
-        let free = sqlx::query_scalar("SELECT pg_catalog.pg_try_advisory_xact_lock($1)");
-        let free = free.persistent(operations.config.statement_mode() == StatementMode::Prepared);
-        let free = free.bind(lock).fetch_one(&mut *transaction).await;
-        let free = match free.map_err(|error| classify(error, Access::Read)) {
-            // The holder before may have committed between the look-up and the lock.
-            Ok(true) => match store.session_in(&mut transaction, &operations.locked, key) {
-                Ok(mut session) => operations
-                    .get(&mut session, key)
-                    .await
-                    .map(|it| it.is_none()),
-                Err(error) => Err(error),
-            },
-            free => free,
+        let is_free = match store.session_in(&mut transaction, &operations.locked, key) {
+            Ok(mut session) => operations.is_free(&mut session, key).await,
+            Err(error) => Err(error),
         };
-        if let Ok(true) = free {
+        if let Ok(is_free) = is_free {
+            operations.estimator.record(key, !is_free);
+        }
+        if let Ok(true) = is_free {
             return Ok(Some(transaction));
         }
         self.rollback(transaction).await;
-        // The next look-up finds the record.
-        let error = free.err().unwrap_or_else(LockedKeys::error);
+        let error = is_free.err().unwrap_or_else(LockedKeys::error);
         Err(error.at(BACKEND, "begin"))
     }
 
     async fn insert(
         &self,
         store: &PostgresStore,
-        transaction: &mut PgTransaction<'static>,
+        transaction: &mut Transaction,
         request: &ClaimRequest,
         response: &Response,
         retention: Duration,
@@ -249,12 +247,11 @@ impl TransactionSource for PgTransactions {
         inserted.map_err(|error| error.at(BACKEND, "insert"))
     }
 
-    async fn commit(&self, transaction: PgTransaction<'static>) -> Result<()> {
-        let committed = transaction.commit().await;
-        committed.map_err(|error| classify(error, Access::Write).at(BACKEND, "commit"))
+    async fn commit(&self, transaction: Transaction) -> Result<()> {
+        transaction.commit().await
     }
 
-    async fn rollback(&self, transaction: PgTransaction<'static>) {
+    async fn rollback(&self, transaction: Transaction) {
         let _ = transaction.rollback().await;
     }
 

@@ -42,6 +42,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         &self,
         store: &Self::Store,
         key: &Key,
+        _exclusion: Exclusion,
     ) -> impl Future<Output = Result<Option<Record>>> + Send {
         async move { store.get(key).await }
     }
@@ -196,8 +197,13 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
         self.source.begin(self.isolation, &mut pauses).await
     }
 
-    async fn look_up(&self, _: &dyn IdempotencyStore, key: &Key) -> Result<Option<Record>> {
-        self.source.look_up(&self.store, key).await
+    async fn look_up(
+        &self,
+        _: &dyn IdempotencyStore,
+        key: &Key,
+        exclusion: Exclusion,
+    ) -> Result<Option<Record>> {
+        self.source.look_up(&self.store, key, exclusion).await
     }
 
     async fn begin_for(

@@ -389,21 +389,30 @@ impl<X: Transactional> Asks for InTransaction<'_, X> {
         let key = key.ok_or_else(LockedKeys::error)?;
         let Self(transactions) = self;
         let exclusion = context.policy.exclusion();
-        match transactions.look_up(context.store(), request.key()).await? {
+        let found = transactions.look_up(context.store(), request.key(), exclusion);
+        match found.await? {
             Some(record) => {
                 if let Some(lost) = lost(record, request) {
                     return Ok(lost);
                 }
             }
-            None => {
-                if let Some(transaction) = transactions.begin_for(request, exclusion).await? {
+            None => match transactions.begin_for(request, exclusion).await {
+                Ok(Some(transaction)) => {
                     return Ok(Claimed::Held(Open {
                         transaction,
                         claim: None,
                         key,
                     }));
                 }
-            }
+                Ok(None) => {}
+                Err(error) => {
+                    let found = match error.kind() {
+                        ErrorKind::Contention => context.store().get(request.key()).await?,
+                        _ => None,
+                    };
+                    return found.and_then(|it| lost(it, request)).ok_or(error);
+                }
+            },
         }
         let mut transaction = transactions.begin().await?;
         match transactions
@@ -459,8 +468,8 @@ async fn is_taken<X: Transactional>(
     transactions: &X,
     request: &ClaimRequest,
 ) -> bool {
-    let found = transactions.look_up(context.store(), request.key()).await;
-    let record = found.ok().flatten();
+    let found = transactions.look_up(context.store(), request.key(), Exclusion::Optimistic);
+    let record = found.await.ok().flatten();
     record.is_some_and(|record| lost::<()>(record, request).is_some())
 }
 

@@ -39,7 +39,9 @@ pub trait Transactional: fmt::Debug + Send + Sync {
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction>> + Send;
 
     /// Looks up the record of a key, before there is a transaction. By default by
-    /// [`get`](IdempotencyStore::get); a store of SQL asks for all callers that wait at once.
+    /// [`get`](IdempotencyStore::get); a store of SQL asks for all callers that wait at once. It may
+    /// leave the record of a key that is probably fresh to an exclusive
+    /// [`begin_for`](Self::begin_for).
     ///
     /// # Errors
     ///
@@ -52,17 +54,19 @@ pub trait Transactional: fmt::Debug + Send + Sync {
         &self,
         store: &dyn IdempotencyStore,
         key: &Key,
+        _exclusion: Exclusion,
     ) -> impl Future<Output = Result<Option<Record>>> + Send {
         async move { store.get(key).await }
     }
 
-    /// Begins a transaction without a record, for a key that a look-up has found to be free: it
-    /// keeps others from the key by a lock of its own, or is optimistic. `None` where a claim is as
-    /// cheap, as by default.
+    /// Begins a transaction without a record, for a key whose look-up has found none: it keeps
+    /// others from the key by a lock of its own, or is optimistic. `None` where a claim is as cheap,
+    /// as by default.
     ///
     /// # Errors
     ///
-    /// As for [`begin`](Self::begin); `Contention` when another transaction holds the key.
+    /// As for [`begin`](Self::begin); `Contention` when another transaction holds the key, or there
+    /// is a record.
     ///
     /// # Cancellation
     ///

@@ -25,7 +25,7 @@ use crate::sqlstate::Answer;
 ///
 /// | driver | transaction | feature |
 /// | --- | --- | --- |
-/// | sqlx | `PgTransaction` | none |
+/// | sqlx | [`Transaction`](crate::Transaction), `PgTransaction` | none |
 /// | tokio-postgres | `Transaction`, also one that is a savepoint | `tokio-postgres` |
 /// | deadpool-postgres | `Transaction`, with the statement cache of its connection | `deadpool-postgres` |
 /// | diesel-async | `AsyncPgConnection`, in the closure of `transaction` | `diesel-async` |

@@ -13,8 +13,15 @@ use super::connected::Connected;
 use crate::error::{Access, classify};
 use crate::query::PgExecutor;
 use crate::sqlstate::Answer;
+use crate::transaction::Transaction;
 
 impl Connected for PgTransaction<'_> {
+    fn executor(&mut self) -> Result<BoxExecutor<'_>> {
+        Ok(Box::new(Sqlx(self)))
+    }
+}
+
+impl Connected for Transaction {
     fn executor(&mut self) -> Result<BoxExecutor<'_>> {
         Ok(Box::new(Sqlx(self)))
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::BoxError;
 pub(super) use idem_postgres::Isolation;
-use idem_postgres::{PostgresStore, Transactions};
-use sqlx::{AssertSqlSafe, PgTransaction, Row};
+use idem_postgres::{PostgresStore, Transaction, Transactions};
+use sqlx::{AssertSqlSafe, Row};
 
 use super::{case, shared};
 use crate::support::{self, PostgresHarness};
@@ -30,7 +30,7 @@ pub(super) const LEASES_END_DURING_A_LONG_TRANSACTION: Case =
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
-pub(super) type Tx = PgTransaction<'static>;
+pub(super) type Tx = Transaction;
 
 /// Returns the name of a table in the case's namespace.
 pub(super) fn quoted(cx: &Context, table: &str) -> String {

@@ -170,7 +170,7 @@ impl Adapter for Postgres {
 #[cfg(feature = "suite")]
 crate::suite::caller_transaction!(
     PostgresStore,
-    idem_postgres::sqlx::PgTransaction<'static>,
+    idem_postgres::Transaction,
     commit,
     rollback
 );

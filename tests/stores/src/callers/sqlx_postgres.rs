@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use idem_core::BoxError;
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use idem_postgres::sqlx::{AssertSqlSafe, PgTransaction, Row, raw_sql};
-use idem_postgres::{Isolation, PostgresStore, Transactions, is_transaction_retryable};
+use idem_postgres::sqlx::{AssertSqlSafe, Row, raw_sql};
+use idem_postgres::{Isolation, PostgresStore, Transaction, Transactions, is_transaction_retryable};
 
 use super::{Application, Caller, Calls, Level, Shop, caller, sqlx_driver, url_of};
 use crate::{Adapter, Postgres};
@@ -92,8 +92,8 @@ fn at(transactions: &Transactions, level: Level) -> Transactions {
     transactions.clone().with_isolation(isolation)
 }
 
-caller!(PostgresStore, PgTransaction<'static>, is_transaction_retryable,
+caller!(PostgresStore, Transaction, is_transaction_retryable,
     |transactions: Transactions, level| transaction in {
     let mut transaction = at(transactions, level).attempts().begin().await?;
 }, engine: at(transactions, level));
-sqlx_driver!(PgTransaction<'static>);
+sqlx_driver!(Transaction);
