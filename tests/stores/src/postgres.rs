@@ -168,9 +168,4 @@ impl Adapter for Postgres {
 }
 
 #[cfg(feature = "suite")]
-crate::suite::caller_transaction!(
-    PostgresStore,
-    idem_postgres::Transaction,
-    commit,
-    rollback
-);
+crate::suite::caller_transaction!(PostgresStore, idem_postgres::Transaction, commit, rollback);

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use idem_core::BoxError;
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use idem_postgres::sqlx::{AssertSqlSafe, Row, raw_sql};
-use idem_postgres::{Isolation, PostgresStore, Transaction, Transactions, is_transaction_retryable};
+use idem_postgres::{
+    Isolation, PostgresStore, Transaction, Transactions, is_transaction_retryable,
+};
 
 use super::{Application, Caller, Calls, Level, Shop, caller, sqlx_driver, url_of};
 use crate::{Adapter, Postgres};
