@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use idem_core::backend::RetryPauses;
+use idem_core::backend::{LockedKeys, RetryPauses};
 use idem_core::engine::{Exclusion, Transactional, as_store};
 use idem_core::{
     BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, IdempotencyStore, Key, Record,
@@ -36,6 +36,20 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         isolation: Self::Isolation,
         pauses: &mut RetryPauses,
     ) -> impl Future<Output = Result<Self::Transaction>> + Send;
+
+    /// Begins a transaction for the engine, or joins one that works share.
+    fn begin_shared(
+        &self,
+        isolation: Self::Isolation,
+        pauses: &mut RetryPauses,
+    ) -> impl Future<Output = Result<Self::Transaction>> + Send {
+        self.begin(isolation, pauses)
+    }
+
+    /// Returns whether the transaction has rows of other works that are not committed.
+    fn is_shared(&self, _: &Self::Transaction) -> bool {
+        false
+    }
 
     /// Looks up a record: see [`Transactional::look_up`].
     fn look_up(
@@ -194,7 +208,7 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
 
     async fn begin(&self) -> Result<S::Transaction> {
         let mut pauses = RetryPauses::new(self.limit);
-        self.source.begin(self.isolation, &mut pauses).await
+        self.source.begin_shared(self.isolation, &mut pauses).await
     }
 
     async fn look_up(
@@ -234,7 +248,13 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
         transaction: &mut S::Transaction,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        self.store.claims(transaction, request).await
+        let claimed = self.store.claims(transaction, request).await?;
+        match claimed {
+            ClaimOutcome::Acquired(_) => Ok(claimed),
+            // The record may be one that is not committed: the next look-up tells.
+            _ if self.source.is_shared(transaction) => Err(LockedKeys::error()),
+            _ => Ok(claimed),
+        }
     }
 
     async fn seal(

@@ -9,14 +9,18 @@ use idem_core::engine::transaction_ended;
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnection, SqliteTransactionManager};
-use sqlx::{SqlStr, Sqlite, SqlitePool};
+use sqlx::{Executor, SqlStr, Sqlite, SqlitePool};
 use sqlx_core::transaction::TransactionManager;
 
 use crate::error::{Access, classify};
+use crate::group::{Group, Groups, Turn, not_committed};
 use crate::store::BACKEND;
 use crate::transaction::BEGIN;
 
 /// An open transaction on a connection of the pool, which holds the write lock.
+///
+/// One of the engine has the rows of other works, too, which commit with it: see
+/// [`Transactions`](crate::Transactions).
 ///
 /// It is a [`SqliteConnection`] for statements. Dropped without a commit, it is rolled back.
 ///
@@ -29,7 +33,16 @@ pub struct Transaction {
     state: Arc<State>,
     /// Whether a commit or rollback has begun and was not answered.
     is_ending: bool,
+    /// `None` for a transaction that is not shared.
+    group: Option<Group>,
+    /// Whether it is that of a work that others have worked before, whose rows a savepoint keeps.
+    has_savepoint: bool,
 }
+
+/// Begins the part of a work; and how it ends.
+const SAVEPOINT: &str = "SAVEPOINT idem_work";
+const RELEASE: &str = "RELEASE idem_work";
+const UNDO: &str = "ROLLBACK TO idem_work; RELEASE idem_work";
 
 /// What the hooks know.
 #[derive(Debug)]
@@ -72,6 +85,8 @@ impl Transaction {
             connection,
             state,
             is_ending: false,
+            group: None,
+            has_savepoint: false,
         };
         let (commits, rolls_back) = (transaction.state.clone(), transaction.state.clone());
         let mut handle = transaction.connection.lock_handle().await?;
@@ -89,6 +104,34 @@ impl Transaction {
         }
     }
 
+    /// Begins a transaction that works share, or joins one.
+    pub(crate) async fn begin_shared(
+        pool: &SqlitePool,
+        groups: &Groups,
+    ) -> Result<Self, sqlx::Error> {
+        let limit = pool.options().get_acquire_timeout();
+        let turn = tokio::time::timeout(limit, groups.turn()).await;
+        match turn.map_err(|_| sqlx::Error::PoolTimedOut)? {
+            Turn::Lead(lead) => {
+                let mut transaction = Self::begin(pool).await?;
+                transaction.group = Some(Group::new(lead));
+                Ok(transaction)
+            }
+            Turn::Join(mut transaction) => {
+                let connection: &mut SqliteConnection = &mut transaction;
+                connection.execute(SqlStr::from_static(SAVEPOINT)).await?;
+                transaction.has_savepoint = true;
+                transaction.group.as_mut().map(Group::begin);
+                Ok(transaction)
+            }
+        }
+    }
+
+    /// Returns whether the transaction has rows of works that are not committed.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.group.as_ref().is_some_and(Group::is_shared)
+    }
+
     /// Commits the transaction.
     ///
     /// # Errors
@@ -101,12 +144,15 @@ impl Transaction {
     pub async fn commit(mut self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "commit");
         self.check().map_err(at)?;
-        self.state.release();
-        self.state.end();
-        self.is_ending = true;
-        let committed = SqliteTransactionManager::commit(&mut self.connection).await;
-        self.is_ending = committed.is_err();
-        committed.map_err(|error| at(classify(error, Access::Write)))
+        if self.group.is_none() {
+            return self.commit_all().await.map_err(at);
+        }
+        if !self.end_part(RELEASE).await {
+            return Err(at(transaction_ended(Effect::None)));
+        }
+        self.leave()
+            .await
+            .map_err(|effect| at(not_committed(effect)))
     }
 
     /// Rolls the transaction back.
@@ -122,6 +168,13 @@ impl Transaction {
         if !self.state.is_open() {
             return Ok(());
         }
+        if self.has_savepoint {
+            if self.end_part(UNDO).await {
+                // What the work has seen of the others is true only now.
+                let _ = self.leave().await;
+            }
+            return Ok(());
+        }
         self.is_ending = true;
         let done = SqliteTransactionManager::rollback(&mut self.connection).await;
         self.state.end();
@@ -131,6 +184,53 @@ impl Transaction {
                 .with_source(error)
                 .at(BACKEND, "rollback")
         })
+    }
+
+    /// Ends the part of a work in a shared transaction. Returns whether it was as it began.
+    async fn end_part(&mut self, text: &'static str) -> bool {
+        let depth = SqliteTransactionManager::get_transaction_depth(&self.connection);
+        if depth != 1 {
+            return false;
+        }
+        if !std::mem::take(&mut self.has_savepoint) {
+            return true;
+        }
+        let connection: &mut SqliteConnection = &mut self.connection;
+        let ended = connection.execute(SqlStr::from_static(text)).await;
+        ended.is_ok() && self.state.is_open()
+    }
+
+    /// Gives the transaction to the next work, or commits it; waits until it is committed.
+    async fn leave(mut self) -> Result<(), Effect> {
+        let Some(committed) = self.group.as_mut().map(Group::wait) else {
+            return Ok(());
+        };
+        loop {
+            let Some(next) = self.group.as_ref().and_then(Group::next) else {
+                // It goes on for the others when this one's future is dropped.
+                tokio::spawn(async move {
+                    let committed = self.commit_all().await;
+                    let committed = committed.map_err(|error| error.effect());
+                    self.group.as_mut().map(|group| group.tell(committed));
+                });
+                break;
+            };
+            match next.send(Turn::Join(self)) {
+                Ok(()) => break,
+                Err(Turn::Join(back)) => self = back,
+                Err(Turn::Lead(_)) => return Err(Effect::None),
+            }
+        }
+        committed.await.unwrap_or(Err(Effect::Unknown))
+    }
+
+    async fn commit_all(&mut self) -> Result<()> {
+        self.state.release();
+        self.state.end();
+        self.is_ending = true;
+        let committed = SqliteTransactionManager::commit(&mut self.connection).await;
+        self.is_ending = committed.is_err();
+        committed.map_err(|error| classify(error, Access::Write))
     }
 }
 
@@ -162,13 +262,18 @@ impl Drop for Transaction {
             // It is not known what is open. After an end without an answer, sqlx 0.9.0 skips the
             // next rollback that it queues, which would be another transaction's.
             _ if self.is_ending => self.connection.close_on_drop(),
-            (true, 1..) => SqliteTransactionManager::start_rollback(&mut self.connection),
+            (true, 1) => SqliteTransactionManager::start_rollback(&mut self.connection),
             (false, 0) => {}
             // sqlx 0.9.0 still counts a transaction that has ended otherwise, and would refuse to
             // begin the next one.
             _ => self.connection.close_on_drop(),
         }
         self.state.release();
+        let effect = match self.is_ending {
+            true => Effect::Unknown,
+            false => Effect::None,
+        };
+        self.group.as_mut().map(|group| group.tell(Err(effect)));
     }
 }
 
@@ -191,12 +296,89 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
     }
 
+    async fn pool(folder: &tempfile::TempDir, connections: u32) -> SqlitePool {
+        let url = format!("sqlite://{}/a.db?mode=rwc", folder.path().display());
+        let options = SqlitePoolOptions::new().max_connections(connections);
+        options.connect(&url).await.unwrap()
+    }
+
+    /// How the second of three works ends its part.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Ends {
+        Commits,
+        RollsBack,
+        Drops,
+        Runs(&'static str),
+    }
+
+    async fn inserted(mut transaction: Transaction, row: i64) -> Transaction {
+        let insert = sqlx::query("INSERT INTO works VALUES (?)").bind(row);
+        insert.execute(&mut *transaction).await.unwrap();
+        transaction
+    }
+
+    #[tokio::test]
+    async fn works_that_wait_share_a_commit_or_its_failure() {
+        for (ends, rows) in [
+            (Ends::Commits, 3),
+            (Ends::RollsBack, 2),
+            (Ends::Drops, 1),
+            (Ends::Runs("ROLLBACK"), 1),
+            (Ends::Runs("COMMIT"), 1),
+            (Ends::Runs("RELEASE idem_work"), 1),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (pool, reads) = (pool(&folder, 1).await, pool(&folder, 1).await);
+            let create = sqlx::query("PRAGMA journal_mode = WAL; CREATE TABLE works (row INTEGER)");
+            create.execute(&pool).await.unwrap();
+            let count = async || {
+                let count = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM works");
+                count.fetch_one(&reads).await.unwrap()
+            };
+            let groups = Groups::default();
+            let begin = async || Transaction::begin_shared(&pool, &groups).await.unwrap();
+            let first = inserted(begin().await, 1).await;
+            // The second and the third wait, in this order, before the first ends.
+            let (mut second, mut third) = (pin!(begin()), pin!(begin()));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(second.as_mut().poll(&mut cx).is_pending());
+            assert!(third.as_mut().poll(&mut cx).is_pending());
+            let first = tokio::spawn(first.commit());
+            let mut second = inserted(second.await, 2).await;
+            assert!(second.is_shared() && !first.is_finished());
+            assert_eq!(count().await, 0, "{ends:?}: nothing is committed yet");
+            let second = match ends {
+                Ends::Commits => Some(tokio::spawn(second.commit())),
+                Ends::RollsBack => Some(tokio::spawn(second.rollback())),
+                Ends::Drops => {
+                    drop(second);
+                    None
+                }
+                Ends::Runs(text) => {
+                    let connection: &mut SqliteConnection = &mut second;
+                    let _ = connection.execute(text).await;
+                    Some(tokio::spawn(second.commit()))
+                }
+            };
+            let third = inserted(third.await, 3).await;
+            third.commit().await.unwrap();
+            let (first, fails) = (first.await.unwrap(), rows == 1);
+            assert_eq!(first.is_err(), fails, "{ends:?}: {first:?}");
+            if let Err(error) = first {
+                let told = (error.kind(), error.effect());
+                assert_eq!(told, (ErrorKind::Contention, Effect::None), "{ends:?}");
+            }
+            if let Some(second) = second {
+                assert_eq!(second.await.unwrap().is_err(), fails, "{ends:?}");
+            }
+            assert_eq!(count().await, rows, "{ends:?}");
+        }
+    }
+
     #[tokio::test]
     async fn a_dropped_end_leaves_the_next_transaction_its_rollback() {
         let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}/a.db?mode=rwc", folder.path().display());
-        let options = SqlitePoolOptions::new().max_connections(1);
-        let pool = options.connect(&url).await.unwrap();
+        let pool = pool(&folder, 1).await;
         for commits in [true, false] {
             let ended = Transaction::begin(&pool).await.unwrap();
             match commits {

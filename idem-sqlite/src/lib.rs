@@ -8,6 +8,7 @@ mod drivers;
 mod error;
 mod executor;
 mod file;
+mod group;
 mod guarded;
 mod lock;
 mod operations;
@@ -28,6 +29,7 @@ pub use drivers::CallerTransaction;
 #[cfg(feature = "rusqlite")]
 pub use drivers::RusqliteTransaction;
 pub use error::is_transaction_retryable;
+pub use group::Sharing;
 pub use guarded::Transaction;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::SqliteStore;

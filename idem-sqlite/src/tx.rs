@@ -4,12 +4,13 @@ use std::error::Error as StdError;
 
 use idem_core::Result;
 use idem_core::backend::RetryPauses;
-use idem_sql::transactions::TransactionSource;
+use idem_sql::transactions::{IsolationLevels, TransactionSource};
 use sqlx::SqlitePool;
 
 use crate::drivers::{CallerTransaction, executor};
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
+use crate::group::{Groups, Sharing};
 use crate::guarded::Transaction;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
@@ -57,7 +58,7 @@ impl SqliteStore {
 }
 
 /// Runs transactions that hold the write lock from their start, and repeats each as a whole when
-/// the database was locked.
+/// the database was locked. Works of the engine share transactions: see [`Sharing`].
 ///
 /// The payment's row commits with its record, or neither does:
 ///
@@ -100,29 +101,23 @@ pub type TransactionRetry = idem_sql::transactions::TransactionRetry<SqliteTrans
 pub struct SqliteTransactions {
     pool: SqlitePool,
     file: DatabaseFile,
+    groups: Groups,
 }
 
-impl TransactionSource for SqliteTransactions {
-    type Pool = SqlitePool;
-    type Store = SqliteStore;
-    type Isolation = ();
-    type Transaction = Transaction;
-
-    fn new(pool: SqlitePool) -> Self {
-        let file = DatabaseFile::new(pool.connect_options().get_filename(), false);
-        Self { pool, file }
-    }
-
-    fn pool(store: &SqliteStore) -> SqlitePool {
-        store.pool().clone()
-    }
-
-    async fn begin(&self, (): (), pauses: &mut RetryPauses) -> Result<Transaction> {
+impl SqliteTransactions {
+    /// Begins until the database is not locked.
+    async fn begun<Fut>(
+        &self,
+        pauses: &mut RetryPauses,
+        begin: impl Fn(SqlitePool, Groups) -> Fut,
+    ) -> Result<Transaction>
+    where
+        Fut: Future<Output = Result<Transaction, sqlx::Error>> + Send + 'static,
+    {
         loop {
-            let pool = self.pool.clone();
             // Begins in its own task, as in every backend: a future that is dropped while it begins
             // leaves nothing open.
-            let begun = tokio::spawn(async move { Transaction::begin(&pool).await }).await;
+            let begun = tokio::spawn(begin(self.pool.clone(), self.groups.clone())).await;
             match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
                 Err(error) if is_transaction_retryable(&error) && pauses.wait().await => {}
                 begun => {
@@ -131,6 +126,49 @@ impl TransactionSource for SqliteTransactions {
                 }
             }
         }
+    }
+}
+
+impl IsolationLevels for SqliteTransactions {}
+
+impl TransactionSource for SqliteTransactions {
+    type Pool = SqlitePool;
+    type Store = SqliteStore;
+    type Isolation = Sharing;
+    type Transaction = Transaction;
+
+    fn new(pool: SqlitePool) -> Self {
+        let file = DatabaseFile::new(pool.connect_options().get_filename(), false);
+        Self {
+            pool,
+            file,
+            groups: Groups::default(),
+        }
+    }
+
+    fn pool(store: &SqliteStore) -> SqlitePool {
+        store.pool().clone()
+    }
+
+    async fn begin(&self, _: Sharing, pauses: &mut RetryPauses) -> Result<Transaction> {
+        let begin = |pool, _| async move { Transaction::begin(&pool).await };
+        self.begun(pauses, begin).await
+    }
+
+    async fn begin_shared(
+        &self,
+        sharing: Sharing,
+        pauses: &mut RetryPauses,
+    ) -> Result<Transaction> {
+        if sharing == Sharing::Alone {
+            return self.begin(sharing, pauses).await;
+        }
+        let begin = |pool, groups| async move { Transaction::begin_shared(&pool, &groups).await };
+        self.begun(pauses, begin).await
+    }
+
+    fn is_shared(&self, transaction: &Transaction) -> bool {
+        transaction.is_shared()
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<()> {

@@ -1,0 +1,180 @@
+//! [`Groups`]: works that wait for the write lock run one after the other in one transaction, each
+//! in its savepoint, and share its commit.
+//!
+//! Nobody is answered before the commit. What ends a group before it, a work that rolls the
+//! transaction back, is dropped, or takes its savepoint away, rolls all of it back: each of the
+//! others is told so, and is repeated alone.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use idem_core::{Effect, Error, ErrorKind, Result};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::guarded::Transaction;
+
+/// Whether the works of the engine share transactions, for
+/// [`Transactions::with_isolation`](idem_sql::transactions::Transactions::with_isolation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// Works that wait for the write lock run one after the other in one transaction, each in its
+    /// savepoint, and share its commit: at most 64 works and 5 ms. A work sees the rows of those
+    /// before it, and is answered after the commit. Works that take longer than 2 ms run alone.
+    ///
+    /// A work must not wait for the answer of another work: that may come after its own end.
+    #[default]
+    Together,
+    /// Each work has a transaction of its own.
+    Alone,
+}
+
+/// Most works of a group.
+const MOST: usize = 64;
+
+/// How long a group takes in another work. A work that has begun goes on.
+const AGE: Duration = Duration::from_millis(5);
+
+/// Works that take longer than this run alone: the answers of those before would wait for them.
+const LONG: Duration = Duration::from_millis(2);
+
+/// The works of one pool that wait for the write lock.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Groups(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Whether a [`Lead`] exists.
+    is_led: bool,
+    waiting: VecDeque<oneshot::Sender<Turn>>,
+    /// How many works run alone, because their group has failed.
+    alone: usize,
+    /// How long works take.
+    typical: Duration,
+}
+
+/// How a work gets its transaction.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// Begins one.
+    Lead(Lead),
+    /// Joins one.
+    Join(Transaction),
+}
+
+/// The right to begin a transaction. Its drop gives it to the next work.
+#[derive(Debug)]
+pub(crate) struct Lead(Groups);
+
+/// The part of a transaction that works share.
+#[derive(Debug)]
+pub(crate) struct Group {
+    lead: Lead,
+    since: Instant,
+    /// When the work began that has the transaction.
+    begun: Instant,
+    /// The works before it, which wait for the commit: `Err` has its effect.
+    ended: Vec<oneshot::Sender<Result<(), Effect>>>,
+}
+
+impl Groups {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a transaction, or for the right to begin one.
+    pub(crate) async fn turn(&self) -> Turn {
+        loop {
+            let turn = {
+                let mut queue = self.queue();
+                if !queue.is_led {
+                    queue.is_led = true;
+                    return Turn::Lead(Lead(self.clone()));
+                }
+                let (sent, turn) = oneshot::channel();
+                queue.waiting.push_back(sent);
+                turn
+            };
+            if let Ok(turn) = turn.await {
+                return turn;
+            }
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue();
+        queue.alone = queue.alone.saturating_sub(1);
+        while let Some(next) = queue.waiting.pop_front() {
+            // One that is gone would drop its lead under the lock.
+            if next.is_closed() {
+                continue;
+            }
+            drop(queue);
+            // What comes back is dropped here, and gives the right to the next one.
+            let _ = next.send(Turn::Lead(Lead(self.0.clone())));
+            return;
+        }
+        queue.is_led = false;
+    }
+}
+
+impl Group {
+    pub(crate) fn new(lead: Lead) -> Self {
+        let since = Instant::now();
+        Self {
+            lead,
+            since,
+            begun: since,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Returns whether works have ended in it that are not committed.
+    pub(crate) fn is_shared(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.begun = Instant::now();
+    }
+
+    /// Ends the part of a work, and returns what it waits for.
+    pub(crate) fn wait(&mut self) -> oneshot::Receiver<Result<(), Effect>> {
+        let mut queue = self.lead.0.queue();
+        queue.typical = (queue.typical * 7 + self.begun.elapsed()) / 8;
+        drop(queue);
+        let (ended, committed) = oneshot::channel();
+        self.ended.push(ended);
+        committed
+    }
+
+    /// Returns the next work that joins; `None` where it is time to commit.
+    pub(crate) fn next(&self) -> Option<oneshot::Sender<Turn>> {
+        let mut queue = self.lead.0.queue();
+        let is_full = self.ended.len() >= MOST || self.since.elapsed() >= AGE;
+        match is_full || queue.alone > 0 || queue.typical > LONG {
+            true => None,
+            false => queue.waiting.pop_front(),
+        }
+    }
+
+    /// Tells all works what became of the transaction.
+    pub(crate) fn tell(&mut self, committed: Result<(), Effect>) {
+        if committed.is_err() {
+            // The drop of the lead takes one away.
+            self.lead.0.queue().alone += self.ended.len() + 1;
+        }
+        for ended in self.ended.drain(..) {
+            let _ = ended.send(committed);
+        }
+    }
+}
+
+/// Returns the error of a work whose group was not committed, or may not have been.
+pub(crate) fn not_committed(effect: Effect) -> Error {
+    let message = "the transaction that this work shared with others was not committed; repeat it";
+    Error::new(ErrorKind::Contention, effect, message)
+}
