@@ -9,15 +9,13 @@
 
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{DuplicateEstimator, encode_failure};
-use idem_core::{
-    Advance, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
-};
+use idem_core::{Advance, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Result};
 use idem_sql::cells::{Columns, Row};
 use idem_sql::claim::ClaimParams;
 use idem_sql::maintenance::Task;
 use idem_sql::operations::{self, Operations as _, Read, Write};
 use idem_sql::parameters::{Parameter, Values};
-use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, not_advanced};
+use idem_sql::step::{MAX_RETRIES, key_changed_hands, not_advanced};
 
 use crate::config::Config;
 use crate::held::Name;
@@ -158,10 +156,6 @@ impl operations::Operations for Operations {
         self.config.limits()
     }
 
-    fn topic(&self, _: &Key) -> Option<String> {
-        None
-    }
-
     async fn write(
         &self,
         session: &mut Self::Session<'_>,
@@ -188,23 +182,6 @@ impl operations::Operations for Operations {
 
     async fn list(&self, session: &mut Self::Session<'_>, values: &Values<'_>) -> Result<Vec<Row>> {
         session.read_all(self.sql.list.with(values)?).await
-    }
-
-    fn record(row: &Row) -> Result<Option<Record>> {
-        Columns::of(row).record().map(Some)
-    }
-
-    async fn step(
-        &self,
-        session: &mut Self::Session<'_>,
-        claim: &Claim,
-        what: Write,
-        values: &Values<'_>,
-    ) -> Result<Step<Row>> {
-        match self.write(session, claim.key(), what, values).await? {
-            Some(row) => Ok(Step::Done(row)),
-            None => Step::met(self.owned(session, claim).await?),
-        }
     }
 
     async fn raise(

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use idem_core::Result;
 use idem_core::backend::RetryPauses;
-use idem_sql::transactions::TransactionSource;
+use idem_sql::transactions::{OfTheStore, TransactionSource};
 
 use crate::error::is_transaction_retryable;
 use crate::pool::DuckDbPool;
@@ -35,6 +35,11 @@ idem_sql::store_in_transaction! {
     advance: "As for `advance`.",
     record: |_store, _key| Ok::<_, idem_core::Error>(Session::Transaction(transaction)),
     mark: |_store, _source| Ok::<_, idem_core::Error>(Session::Transaction(transaction)),
+}
+
+idem_sql::records_in! {
+    [] DuckDbStore, DuckDbTransaction,
+    |_store, transaction, _key| Ok::<_, idem_core::Error>(Session::Transaction(transaction)),
 }
 
 idem_sql::store_admin! {
@@ -92,6 +97,12 @@ pub type TransactionRetry = idem_sql::transactions::TransactionRetry<DuckDbTrans
 #[derive(Debug, Clone)]
 pub struct DuckDbTransactions(DuckDbPool);
 
+impl OfTheStore for DuckDbTransactions {
+    fn pool(store: &DuckDbStore) -> DuckDbPool {
+        store.pool().clone()
+    }
+}
+
 impl TransactionSource for DuckDbTransactions {
     type Pool = DuckDbPool;
     type Store = DuckDbStore;
@@ -100,10 +111,6 @@ impl TransactionSource for DuckDbTransactions {
 
     fn new(pool: DuckDbPool) -> Self {
         Self(pool)
-    }
-
-    fn pool(store: &DuckDbStore) -> DuckDbPool {
-        store.pool().clone()
     }
 
     async fn begin(&self, (): (), _: &mut RetryPauses) -> Result<DuckDbTransaction> {

@@ -2,7 +2,7 @@
 
 use idem_core::backend::{LockedKeys, StoredRecord, encode_failure};
 use idem_core::{
-    Advance, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Record, Result,
+    Advance, Claim, ClaimOutcome, ClaimRequest, Effect, Error, Failure, Key, Limits, Result,
 };
 use idem_sql::cells::{Columns, Row};
 use idem_sql::claim::ClaimParams;
@@ -157,10 +157,6 @@ impl operations::Operations for Operations {
         self.config.limits()
     }
 
-    fn topic(&self, _: &Key) -> Option<String> {
-        None
-    }
-
     async fn write(
         &self,
         session: &mut Self::Session<'_>,
@@ -192,10 +188,6 @@ impl operations::Operations for Operations {
     async fn list(&self, session: &mut Self::Session<'_>, values: &Values<'_>) -> Result<Vec<Row>> {
         let query = Query::of(&self.sql.list, values)?;
         session.rows(query, Access::Read).await
-    }
-
-    fn record(row: &Row) -> Result<Option<Record>> {
-        Columns::of(row).record().map(Some)
     }
 
     async fn step(

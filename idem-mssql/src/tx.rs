@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use idem_core::backend::RetryPauses;
 use idem_core::{Effect, Error, ErrorKind, Result};
-use idem_sql::transactions::{IsolationLevels, TransactionSource};
+use idem_sql::transactions::{IsolationLevels, OfTheStore, TransactionSource};
 
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::executor::first_number;
@@ -42,6 +42,11 @@ idem_sql::store_in_transaction! {
               first.",
     record: |store, _key| store.operations.in_transaction(client).await,
     mark: |store, _source| store.operations.in_transaction(client).await,
+}
+
+idem_sql::records_in! {
+    [] MssqlStore, Transaction,
+    |store, transaction, _key| store.operations.in_transaction(transaction).await,
 }
 
 idem_sql::store_admin! {
@@ -219,6 +224,12 @@ pub struct MssqlTransactions {
 
 impl IsolationLevels for MssqlTransactions {}
 
+impl OfTheStore for MssqlTransactions {
+    fn pool(store: &MssqlStore) -> Pool {
+        store.pool().clone()
+    }
+}
+
 impl TransactionSource for MssqlTransactions {
     type Pool = Pool;
     type Store = MssqlStore;
@@ -227,10 +238,6 @@ impl TransactionSource for MssqlTransactions {
 
     fn new(pool: Pool) -> Self {
         Self { pool }
-    }
-
-    fn pool(store: &MssqlStore) -> Pool {
-        store.pool().clone()
     }
 
     async fn begin(&self, isolation: Isolation, pauses: &mut RetryPauses) -> Result<Transaction> {

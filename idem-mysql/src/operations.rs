@@ -98,10 +98,6 @@ impl operations::Operations for Operations {
         self.config.limits()
     }
 
-    fn topic(&self, _: &Key) -> Option<String> {
-        None
-    }
-
     /// The statements return no rows, except that a renewal reads its lease afterwards. A checkpoint
     /// that changes nothing counts as written where the claim holds the record and it is stored
     /// already.

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use idem_core::Result;
 use idem_core::backend::RetryPauses;
-use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
+use idem_sql::transactions::{Isolation, IsolationLevels, OfTheStore, TransactionSource};
 use sqlx::MySqlPool;
 
 use crate::error::is_transaction_retryable;
@@ -63,6 +63,12 @@ pub struct MySqlTransactions {
 
 impl IsolationLevels for MySqlTransactions {}
 
+impl OfTheStore for MySqlTransactions {
+    fn pool(store: &MySqlStore) -> MySqlPool {
+        store.pool().clone()
+    }
+}
+
 impl TransactionSource for MySqlTransactions {
     type Pool = MySqlPool;
     type Store = MySqlStore;
@@ -71,10 +77,6 @@ impl TransactionSource for MySqlTransactions {
 
     fn new(pool: MySqlPool) -> Self {
         Self { pool }
-    }
-
-    fn pool(store: &MySqlStore) -> MySqlPool {
-        store.pool().clone()
     }
 
     async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<Transaction> {

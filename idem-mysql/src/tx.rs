@@ -49,6 +49,11 @@ idem_sql::store_in_transaction! {
     mark: |store, _source| store.session_in(transaction),
 }
 
+idem_sql::records_in! {
+    [T: CallerTransaction] MySqlStore, T,
+    |store, transaction, _key| store.session_in(transaction),
+}
+
 idem_sql::store_admin! {
     MySqlStore, BACKEND, MySqlTransactions,
     |store, transaction, _key| store.session_in(transaction),

@@ -26,12 +26,16 @@ mod tx;
 
 pub use config::{Config, Notifications, Replays, StatementMode};
 pub use drivers::CallerTransaction;
+#[cfg(feature = "deadpool-postgres")]
+pub use drivers::DeadpoolTransaction;
 pub use error::is_transaction_retryable;
 pub use idem_sql::transactions::Isolation;
 pub use listen::PostgresNotifier;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::PostgresStore;
 pub use transaction::Transaction;
+#[cfg(feature = "deadpool-postgres")]
+pub use tx::DeadpoolTransactions;
 pub use tx::{TransactionRetry, Transactions};
 
 #[cfg(feature = "deadpool-postgres")]

@@ -1,6 +1,7 @@
 //! Operations in a caller's transaction, and transactions that are repeated as a whole.
 
 use std::error::Error as StdError;
+use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use idem_core::backend::{Batcher, FinalResult, LockedKeys, RetryPauses};
 use idem_core::engine::Exclusion;
 use idem_core::{Claim, ClaimRequest, IdempotencyStore as _, Key, Record, Response, Result};
 use idem_sql::schema::fnv_1a;
-use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
+use idem_sql::transactions::{Isolation, IsolationLevels, OfTheStore, TransactionSource};
 use sqlx::PgPool;
 
 use crate::batch::MAX_READS;
@@ -49,6 +50,11 @@ idem_sql::store_in_transaction! {
               snapshot was taken.",
     record: |store, key| store.session_in(transaction, &store.operations.locked, key),
     mark: |store, key| store.session_in(transaction, &store.operations.locked_marks, key),
+}
+
+idem_sql::records_in! {
+    [T: CallerTransaction] PostgresStore, T,
+    |store, transaction, key| store.session_in(transaction, &store.operations.locked, key),
 }
 
 idem_sql::store_admin! {
@@ -100,39 +106,78 @@ fn begin(isolation: Isolation) -> &'static str {
 /// ```
 pub type Transactions = idem_sql::transactions::Transactions<PgTransactions>;
 
+/// The same on a pool of deadpool-postgres: `DeadpoolTransactions::on(&store, pool)`. A work sends its
+/// statements by a [`DeadpoolTransaction`](crate::DeadpoolTransaction).
+#[cfg(feature = "deadpool-postgres")]
+pub type DeadpoolTransactions =
+    idem_sql::transactions::Transactions<PgTransactions<deadpool_postgres::Pool>>;
+
 /// The attempts at one transaction: see [`Transactions`].
 pub type TransactionRetry = idem_sql::transactions::TransactionRetry<PgTransactions>;
 
 type Lookups = Batcher<Key, Result<Option<Record>>>;
 
+/// The pool of a driver.
+pub trait Connections: Clone + Debug + Send + Sync + 'static {
+    /// An open transaction.
+    type Transaction: CallerTransaction + 'static;
+
+    /// Begins a transaction by this text. A future that is dropped leaves nothing open.
+    fn begin(&self, text: String) -> impl Future<Output = Result<Self::Transaction>> + Send;
+
+    /// Commits it.
+    fn commit(transaction: Self::Transaction) -> impl Future<Output = Result<()>> + Send;
+
+    /// Rolls it back.
+    fn roll_back(transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
+}
+
+impl Connections for PgPool {
+    type Transaction = Transaction;
+
+    async fn begin(&self, text: String) -> Result<Transaction> {
+        Transaction::begin(self.clone(), text).await
+    }
+
+    async fn commit(transaction: Transaction) -> Result<()> {
+        transaction.commit().await
+    }
+
+    async fn roll_back(transaction: Transaction) {
+        let _ = transaction.rollback().await;
+    }
+}
+
 /// Transactions of a pool.
 #[derive(Debug, Clone)]
-pub struct PgTransactions {
-    pool: PgPool,
+pub struct PgTransactions<C = PgPool> {
+    pool: C,
     lookups: Arc<OnceLock<Arc<Lookups>>>,
 }
 
-impl IsolationLevels for PgTransactions {}
+impl<C: Connections> IsolationLevels for PgTransactions<C> {}
 
-impl TransactionSource for PgTransactions {
-    type Pool = PgPool;
+impl OfTheStore for PgTransactions {
+    fn pool(store: &PostgresStore) -> PgPool {
+        store.pool().clone()
+    }
+}
+
+impl<C: Connections> TransactionSource for PgTransactions<C> {
+    type Pool = C;
     type Store = PostgresStore;
     type Isolation = Isolation;
-    type Transaction = Transaction;
+    type Transaction = C::Transaction;
 
-    fn new(pool: PgPool) -> Self {
+    fn new(pool: C) -> Self {
         Self {
             pool,
             lookups: Arc::default(),
         }
     }
 
-    fn pool(store: &PostgresStore) -> PgPool {
-        store.pool().clone()
-    }
-
-    async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<Transaction> {
-        Transaction::begin(self.pool.clone(), begin(isolation).to_owned()).await
+    async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<C::Transaction> {
+        self.pool.begin(begin(isolation).to_owned()).await
     }
 
     /// Reads for all callers that wait. For a few callers of keys that are mostly fresh,
@@ -195,7 +240,7 @@ impl TransactionSource for PgTransactions {
         isolation: Isolation,
         request: &ClaimRequest,
         exclusion: Exclusion,
-    ) -> Result<Option<Transaction>> {
+    ) -> Result<Option<C::Transaction>> {
         let operations = &store.operations;
         if operations.config.waits_for_standbys() {
             return Ok(None);
@@ -212,7 +257,7 @@ impl TransactionSource for PgTransactions {
         }
         let begin = begin(isolation);
         let text = format!("{begin}; SELECT pg_catalog.set_config('idem.attempt', {mark}, true)");
-        let mut transaction = Transaction::begin(self.pool.clone(), text).await?;
+        let mut transaction = self.pool.begin(text).await?;
         if exclusion == Exclusion::Optimistic {
             return Ok(Some(transaction));
         }
@@ -234,7 +279,7 @@ impl TransactionSource for PgTransactions {
     async fn insert(
         &self,
         store: &PostgresStore,
-        transaction: &mut Transaction,
+        transaction: &mut C::Transaction,
         request: &ClaimRequest,
         response: &Response,
         retention: Duration,
@@ -247,12 +292,12 @@ impl TransactionSource for PgTransactions {
         inserted.map_err(|error| error.at(BACKEND, "insert"))
     }
 
-    async fn commit(&self, transaction: Transaction) -> Result<()> {
-        transaction.commit().await
+    async fn commit(&self, transaction: C::Transaction) -> Result<()> {
+        C::commit(transaction).await
     }
 
-    async fn rollback(&self, transaction: Transaction) {
-        let _ = transaction.rollback().await;
+    async fn rollback(&self, transaction: C::Transaction) {
+        C::roll_back(transaction).await;
     }
 
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool {

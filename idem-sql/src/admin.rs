@@ -164,6 +164,55 @@ pub fn error(error: BoxError) -> Error {
     }
 }
 
+/// Implements `RecordsIn` for a store and the transactions of `$transaction`; `$session` makes the
+/// session in one for a record's key.
+#[macro_export]
+macro_rules! records_in {
+    (
+        [$($generics:tt)*] $store:ty, $transactions:ty,
+        |$in:ident, $transaction:ident, $key:ident| $session:expr $(,)?
+    ) => {
+        const _: () = {
+            use std::time::Duration;
+
+            use $crate::macros::idem_core::backend::FinalResult;
+            use $crate::macros::idem_core::{
+                Claim, ClaimOutcome, ClaimRequest, IdempotencyStore as _, Response, Result,
+            };
+            use $crate::operations::Operations as _;
+
+            impl<$($generics)*> $crate::transactions::RecordsIn<$transactions> for $store {
+                fn is_same(&self, other: &Self) -> bool {
+                    std::sync::Arc::ptr_eq(&self.operations, &other.operations)
+                }
+
+                async fn claims(
+                    &self,
+                    transaction: &mut $transactions,
+                    request: &ClaimRequest,
+                ) -> Result<ClaimOutcome> {
+                    let ($in, $transaction, $key) = (self, transaction, request.key());
+                    let mut session = $session?;
+                    self.operations.claim(&mut session, request).await
+                }
+
+                async fn completes(
+                    &self,
+                    transaction: &mut $transactions,
+                    claim: &Claim,
+                    response: &Response,
+                    retention: Duration,
+                ) -> Result<()> {
+                    let result = FinalResult::completed(response, retention, &self.limits())?;
+                    let ($in, $transaction, $key) = (self, transaction, claim.key());
+                    let mut session = $session?;
+                    self.operations.finish(&mut session, claim, &result).await
+                }
+            }
+        };
+    };
+}
+
 /// Implements `RecordAdmin`. A forced step and its audit entry are one transaction of `$source`,
 /// and `$session` makes the session in it for a record's key.
 #[macro_export]
@@ -181,7 +230,7 @@ macro_rules! store_admin {
                 Cursor, Forced, ForcedStep, RecordFilter, RecordPage, RecordSummary, Rewrite,
                 SummaryState,
             };
-            use $crate::macros::idem_core::backend::{FinalResult, ForcedSteps, force};
+            use $crate::macros::idem_core::backend::{ForcedSteps, force};
             use $crate::macros::idem_core::{
                 Claim, ClaimOutcome, ClaimRequest, IdempotencyStore as _, Key, RecordAdmin,
                 Response, Result,
@@ -190,35 +239,6 @@ macro_rules! store_admin {
             use $crate::transactions::{RecordsIn, TransactionSource, Transactions};
 
             type Transaction = <$source as TransactionSource>::Transaction;
-
-            impl RecordsIn<Transaction> for $store {
-                fn is_same(&self, other: &Self) -> bool {
-                    std::sync::Arc::ptr_eq(&self.operations, &other.operations)
-                }
-
-                async fn claims(
-                    &self,
-                    transaction: &mut Transaction,
-                    request: &ClaimRequest,
-                ) -> Result<ClaimOutcome> {
-                    let ($in, $transaction, $key) = (self, transaction, request.key());
-                    let mut session = $session?;
-                    self.operations.claim(&mut session, request).await
-                }
-
-                async fn completes(
-                    &self,
-                    transaction: &mut Transaction,
-                    claim: &Claim,
-                    response: &Response,
-                    retention: Duration,
-                ) -> Result<()> {
-                    let result = FinalResult::completed(response, retention, &self.limits())?;
-                    let ($in, $transaction, $key) = (self, transaction, claim.key());
-                    let mut session = $session?;
-                    self.operations.finish(&mut session, claim, &result).await
-                }
-            }
 
             struct Steps<'f> {
                 store: &'f $store,
@@ -234,7 +254,7 @@ macro_rules! store_admin {
                 }
 
                 async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-                    self.store.claims(self.transaction, request).await
+                    self.store.claims(&mut *self.transaction, request).await
                 }
 
                 async fn complete(
@@ -243,7 +263,8 @@ macro_rules! store_admin {
                     response: &Response,
                     retention: Duration,
                 ) -> Result<()> {
-                    let Self { store, transaction } = self;
+                    let transaction = &mut *self.transaction;
+                    let store = self.store;
                     store
                         .completes(transaction, claim, response, retention)
                         .await

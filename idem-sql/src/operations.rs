@@ -58,7 +58,9 @@ pub trait Operations: Sync {
     fn limits(&self) -> Limits;
 
     /// Returns the topic of the notification that the key has changed, where there is one.
-    fn topic(&self, key: &Key) -> Option<String>;
+    fn topic(&self, _key: &Key) -> Option<String> {
+        None
+    }
 
     /// Sends a statement that writes a record; `None` where it has written nothing.
     fn write(
@@ -93,7 +95,9 @@ pub trait Operations: Sync {
     /// # Errors
     ///
     /// `Corrupt` when a column cannot be decoded.
-    fn record(row: &Row) -> Result<Option<Record>>;
+    fn record(row: &Row) -> Result<Option<Record>> {
+        Columns::of(row).record().map(Some)
+    }
 
     /// Runs a step of the claim's holder. Where the statement writes nothing, returns the state of
     /// the claim's record, or that the claim is lost.
@@ -103,7 +107,14 @@ pub trait Operations: Sync {
         claim: &Claim,
         what: Write,
         values: &Values<'_>,
-    ) -> impl Future<Output = Result<Step<Row>>> + Send;
+    ) -> impl Future<Output = Result<Step<Row>>> + Send {
+        async move {
+            match self.write(session, claim.key(), what, values).await? {
+                Some(row) => Ok(Step::Done(row)),
+                None => Step::met(self.owned(session, claim).await?),
+            }
+        }
+    }
 
     /// Tries to raise a mark to `version`; `None` where another caller has changed it meanwhile.
     /// `tries` came before.

@@ -27,9 +27,6 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     /// Creates transactions on this pool.
     fn new(pool: Self::Pool) -> Self;
 
-    /// Returns the pool of the store.
-    fn pool(store: &Self::Store) -> Self::Pool;
-
     /// Begins a transaction. A future that is dropped leaves nothing open.
     fn begin(
         &self,
@@ -101,7 +98,13 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool;
 }
 
-/// A store that writes its records in transactions `T` of its driver.
+/// A driver whose connections the store has, too.
+pub trait OfTheStore: TransactionSource {
+    /// Returns the pool of the store.
+    fn pool(store: &Self::Store) -> Self::Pool;
+}
+
+/// A store that writes its records in transactions `T` of a driver.
 pub trait RecordsIn<T>: IdempotencyStore {
     /// Returns whether both are clones of one store.
     fn is_same(&self, other: &Self) -> bool;
@@ -151,20 +154,22 @@ impl<S: TransactionSource> Transactions<S> {
     /// Creates transactions on the pool of this store, under READ COMMITTED where there are
     /// isolation levels. Each is repeated for at most 10 s.
     #[must_use]
-    pub fn new(store: &S::Store) -> Self {
+    pub fn new(store: &S::Store) -> Self
+    where
+        S: OfTheStore,
+    {
+        Self::on(store, S::pool(store))
+    }
+
+    /// Creates transactions on another pool of the same database, as [`new`](Self::new) does.
+    #[must_use]
+    pub fn on(store: &S::Store, pool: S::Pool) -> Self {
         Self {
             store: store.clone(),
-            source: S::new(S::pool(store)),
+            source: S::new(pool),
             isolation: S::Isolation::default(),
             limit: Duration::from_secs(10),
         }
-    }
-
-    /// Sets another pool of the same database.
-    #[must_use]
-    pub fn with_pool(mut self, pool: S::Pool) -> Self {
-        self.source = S::new(pool);
-        self
     }
 
     /// Sets the isolation level.

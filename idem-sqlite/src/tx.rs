@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use idem_core::Result;
 use idem_core::backend::RetryPauses;
-use idem_sql::transactions::{IsolationLevels, TransactionSource};
+use idem_sql::transactions::{IsolationLevels, OfTheStore, TransactionSource};
 use sqlx::SqlitePool;
 
 use crate::drivers::{CallerTransaction, executor};
@@ -42,6 +42,11 @@ idem_sql::store_in_transaction! {
     advance: "As for `advance`.",
     record: |store, _key| store.session_in(transaction),
     mark: |store, _source| store.session_in(transaction),
+}
+
+idem_sql::records_in! {
+    [T: CallerTransaction] SqliteStore, T,
+    |store, transaction, _key| store.session_in(transaction),
 }
 
 idem_sql::store_admin! {
@@ -131,6 +136,12 @@ impl SqliteTransactions {
 
 impl IsolationLevels for SqliteTransactions {}
 
+impl OfTheStore for SqliteTransactions {
+    fn pool(store: &SqliteStore) -> SqlitePool {
+        store.pool().clone()
+    }
+}
+
 impl TransactionSource for SqliteTransactions {
     type Pool = SqlitePool;
     type Store = SqliteStore;
@@ -144,10 +155,6 @@ impl TransactionSource for SqliteTransactions {
             file,
             groups: Groups::default(),
         }
-    }
-
-    fn pool(store: &SqliteStore) -> SqlitePool {
-        store.pool().clone()
     }
 
     async fn begin(&self, _: Sharing, pauses: &mut RetryPauses) -> Result<Transaction> {

@@ -6,25 +6,12 @@ use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
     BoxError, ClaimOutcome, ErrorKind, Idempotency, IdempotencyStore, Response, RunError,
 };
-pub(super) use idem_mysql::Isolation;
-use idem_mysql::{MySqlStore, Transaction, Transactions, is_transaction_retryable};
+use idem_mysql::{Isolation, MySqlStore, Transaction, Transactions, is_transaction_retryable};
 use sqlx::{AssertSqlSafe, Row};
 
-use super::{case, shared};
+use super::case;
 use crate::support::{self, MySqlHarness};
 
-pub(super) const A_ROLLBACK_LEAVES_NEITHER: Case = case(12, "a_rollback_leaves_neither", |cx| {
-    Box::pin(shared::a_rollback_leaves_neither(cx))
-});
-pub(super) const SERIALIZABLE_TRANSACTIONS_ARE_REPEATED_AS_A_WHOLE: Case = case(
-    1,
-    "serializable_transactions_are_repeated_as_a_whole",
-    |cx| {
-        Box::pin(shared::serializable_transactions_are_repeated_as_a_whole(
-            cx,
-        ))
-    },
-);
 pub(super) const LEASES_END_DURING_A_LONG_TRANSACTION: Case =
     case(9, "leases_end_during_a_long_transaction", |cx| {
         Box::pin(leases_end_during_a_long_transaction(cx))
@@ -56,8 +43,6 @@ pub(super) const A_DEADLOCK_THAT_THE_WORK_IGNORES_LEAVES_NOTHING: Case = case(
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
-pub(super) type Tx = Transaction;
-
 /// Returns the name of a table in the case's namespace.
 pub(super) fn quoted(cx: &Context, table: &str) -> String {
     format!("`{}`.{table}", cx.namespace())
@@ -65,14 +50,14 @@ pub(super) fn quoted(cx: &Context, table: &str) -> String {
 
 /// A store, and a table of payments in its schema without any constraint that would hide a second
 /// row.
-pub(super) struct Shop {
-    pub(super) store: MySqlStore,
-    pub(super) transactions: Transactions,
+struct Shop {
+    store: MySqlStore,
+    transactions: Transactions,
     payments: String,
 }
 
 impl Shop {
-    pub(super) async fn open(cx: &Context, harness: &MySqlHarness) -> CaseResult<Self> {
+    async fn open(cx: &Context, harness: &MySqlHarness) -> CaseResult<Self> {
         let payments = quoted(cx, "payments");
         harness
             .execute(format!(
@@ -87,7 +72,7 @@ impl Shop {
         })
     }
 
-    pub(super) async fn pay(&self, transaction: &mut Tx, key: &str) -> Result<(), BoxError> {
+    async fn pay(&self, transaction: &mut Transaction, key: &str) -> Result<(), BoxError> {
         let sql = format!(
             "INSERT INTO {0} SELECT ?, COALESCE(MAX(total), 0) + 1 FROM {0}",
             self.payments
@@ -97,7 +82,7 @@ impl Shop {
         Ok(())
     }
 
-    pub(super) async fn paid(&self) -> CaseResult<(i64, i64)> {
+    async fn paid(&self) -> CaseResult<(i64, i64)> {
         let mut transaction = self.store.pool().begin().await?;
         let sql = format!(
             "SELECT COUNT(*), COALESCE(MAX(total), 0) FROM {}",

@@ -13,6 +13,9 @@ mod sqlx;
 #[cfg(feature = "tokio-postgres")]
 mod tokio_postgres;
 
+#[cfg(feature = "deadpool-postgres")]
+pub use self::deadpool_postgres::DeadpoolTransaction;
+
 use std::error::Error as StdError;
 
 use idem_core::{Error, Result};
@@ -27,7 +30,7 @@ use crate::sqlstate::Answer;
 /// | --- | --- | --- |
 /// | sqlx | [`Transaction`](crate::Transaction), `PgTransaction` | none |
 /// | tokio-postgres | `Transaction`, also one that is a savepoint | `tokio-postgres` |
-/// | deadpool-postgres | `Transaction`, with the statement cache of its connection | `deadpool-postgres` |
+/// | deadpool-postgres | `DeadpoolTransaction`, `Transaction`, with the statement cache of its connection | `deadpool-postgres` |
 /// | diesel-async | `AsyncPgConnection`, in the closure of `transaction` | `diesel-async` |
 /// | SeaORM | `DatabaseTransaction`, or a reference to it, as in the closure of `transaction` | `sea-orm` |
 ///

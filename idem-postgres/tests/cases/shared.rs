@@ -1,101 +1,11 @@
 //! Cases that idem-mysql has, too.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
-
 use idem_conformance::{CaseResult, Context, migration};
-use idem_core::{
-    Advance, BoxError, Checkpoint, CheckpointStore, ClaimOutcome, ClaimRequest, IdempotencyStore,
-    Response, WatermarkStore,
-};
+use idem_core::{Advance, Checkpoint, CheckpointStore, IdempotencyStore, WatermarkStore};
 use sqlx::{AssertSqlSafe, Row};
 
-use super::transactions::{HOUR, Isolation, Shop, Tx, quoted};
+use super::transactions::{HOUR, quoted};
 use crate::support;
-
-impl Shop {
-    /// Claims, pays and completes in one transaction; pays nothing for a duplicate.
-    pub(super) async fn pay_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome, BoxError> {
-        let mut attempts = self.transactions.attempts();
-        loop {
-            let mut transaction = attempts.begin().await?;
-            let result = self.claim_and_pay(&mut transaction, request).await;
-            if let Some(result) = attempts.finish(transaction, result).await {
-                return result;
-            }
-        }
-    }
-
-    pub(super) async fn claim_and_pay(
-        &self,
-        transaction: &mut Tx,
-        request: &ClaimRequest,
-    ) -> Result<ClaimOutcome, BoxError> {
-        let outcome = self.store.claim_in(transaction, request).await?;
-        if let ClaimOutcome::Acquired(claim) = &outcome {
-            self.pay(transaction, request.key().id()).await?;
-            let response = Response::new(201, "paid");
-            self.store
-                .complete_in(transaction, claim, &response, HOUR)
-                .await?;
-        }
-        Ok(outcome)
-    }
-}
-
-pub(super) async fn a_rollback_leaves_neither(cx: &Context) -> CaseResult {
-    let shop = Shop::open(cx, &support::harness(cx)?).await?;
-    let request = cx.request(&cx.key("one"));
-    let mut attempts = shop.transactions.attempts();
-    let mut transaction = attempts.begin().await?;
-    let outcome = shop.claim_and_pay(&mut transaction, &request).await?;
-    assert!(matches!(outcome, ClaimOutcome::Acquired(_)));
-    let declined = Err::<(), _>("the card was declined");
-    let error = attempts
-        .finish(transaction, declined)
-        .await
-        .expect("not to be repeated");
-    assert_eq!(error.unwrap_err().to_string(), "the card was declined");
-    assert_eq!(shop.paid().await?.0, 0);
-    assert_eq!(cx.store().get(request.key()).await?, None);
-    let other = shop.pay_once(&cx.other_request(request.key())).await?;
-    assert!(matches!(other, ClaimOutcome::Acquired(_)));
-    Ok(())
-}
-
-/// Each transaction reads what the others write, so under SERIALIZABLE most of them fail at first.
-pub(super) async fn serializable_transactions_are_repeated_as_a_whole(cx: &Context) -> CaseResult {
-    const KEYS: usize = 12;
-    let harness = support::harness(cx)?;
-    let mut shop = Shop::open(cx, &harness).await?;
-    shop.transactions = shop
-        .transactions
-        .with_isolation(Isolation::Serializable)
-        .with_limit(Duration::from_secs(60));
-    let (shop, acquired) = (Arc::new(shop), Arc::new(AtomicU32::new(0)));
-    let mut tasks = tokio::task::JoinSet::new();
-    for number in 0..KEYS * 3 {
-        let (shop, acquired) = (Arc::clone(&shop), Arc::clone(&acquired));
-        let request = cx.request(&cx.key(format!("key-{}", number % KEYS)));
-        tasks.spawn(async move {
-            if let ClaimOutcome::Acquired(_) = shop.pay_once(&request).await? {
-                acquired.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok::<_, BoxError>(())
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done??;
-    }
-    assert_eq!(acquired.load(Ordering::Relaxed) as usize, KEYS);
-    assert_eq!(
-        shop.paid().await?,
-        (KEYS as i64, KEYS as i64),
-        "rows, and their running total"
-    );
-    Ok(())
-}
 
 /// A mark, a checkpoint and the event's row are all stored, or none of them.
 pub(super) async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {

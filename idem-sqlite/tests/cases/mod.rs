@@ -32,7 +32,6 @@ pub(crate) const ALL: &[Case] = &[
     settings::A_FILE_WITHOUT_WAL_IS_REFUSED,
     settings::A_FILE_THAT_IS_NO_DATABASE_IS_NAMED_SO,
     settings::TABLES_THAT_DIFFER_ARE_REFUSED,
-    transactions::A_ROLLBACK_LEAVES_NEITHER,
     transactions::TRANSACTIONS_THAT_MEET_A_LOCK_ARE_REPEATED,
     watermarks::MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     watermarks::STALE_VERSIONS_NEED_NO_WRITE_LOCK,

@@ -11,9 +11,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use super::case;
 use crate::support;
 
-pub(super) const A_ROLLBACK_LEAVES_NEITHER: Case = case(12, "a_rollback_leaves_neither", |cx| {
-    Box::pin(a_rollback_leaves_neither(cx))
-});
 pub(super) const TRANSACTIONS_THAT_MEET_A_LOCK_ARE_REPEATED: Case =
     case(1, "transactions_that_meet_a_lock_are_repeated", |cx| {
         Box::pin(transactions_that_meet_a_lock_are_repeated(cx))
@@ -82,28 +79,6 @@ impl Shop {
         }
         Ok(outcome)
     }
-}
-
-async fn a_rollback_leaves_neither(cx: &Context) -> CaseResult {
-    let shop = Shop::open(cx).await?;
-    let request = cx.request(&cx.key("one"));
-    let mut attempts = shop.transactions.attempts();
-    let mut transaction = attempts.begin().await?;
-    assert_eq!(
-        shop.claim_and_pay(&mut transaction, &request).await?.name(),
-        "acquired"
-    );
-    let declined = Err::<(), _>("the card was declined");
-    let error = attempts
-        .finish(transaction, declined)
-        .await
-        .expect("not to be repeated");
-    assert_eq!(error.unwrap_err().to_string(), "the card was declined");
-    assert_eq!(shop.paid().await?.0, 0);
-    assert_eq!(cx.store().get(request.key()).await?, None);
-    let other = shop.pay_once(&cx.other_request(request.key())).await?;
-    assert_eq!(other.name(), "acquired");
-    Ok(())
 }
 
 /// Connections that do not wait for the lock at all: every transaction that meets it fails, and is

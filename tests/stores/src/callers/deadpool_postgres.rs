@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idem_core::BoxError;
-use idem_postgres::deadpool_postgres::{Manager, Pool, Transaction};
-use idem_postgres::tokio_postgres::{Config, IsolationLevel, NoTls};
-use idem_postgres::{PostgresStore, is_transaction_retryable};
+use idem_postgres::deadpool_postgres::{Manager, Pool};
+use idem_postgres::tokio_postgres::{Config, NoTls};
+use idem_postgres::{
+    DeadpoolTransaction, DeadpoolTransactions, Isolation, PostgresStore, is_transaction_retryable,
+};
 
 use super::{Application, Caller, Calls, Driver, Level, Shop, caller, url_of};
 use crate::{Adapter, Postgres};
@@ -19,6 +21,8 @@ pub struct DeadpoolPostgres;
 
 #[async_trait]
 impl Calls for DeadpoolPostgres {
+    const RUNS: bool = true;
+
     type Base = Postgres;
 
     async fn open(
@@ -30,26 +34,31 @@ impl Calls for DeadpoolPostgres {
     ) -> Result<Arc<dyn Caller>, BoxError> {
         let url = url_of(base, address)?;
         let manager = Manager::new(Config::from_str(url.as_str())?, NoTls);
+        let pool = Pool::builder(manager).max_size(connections).build()?;
+        let store = base.store(namespace).await?;
         Ok(Arc::new(Application {
-            store: base.store(namespace).await?,
             payments: Postgres::payments(namespace),
-            connections: Pool::builder(manager).max_size(connections).build()?,
+            connections: DeadpoolTransactions::on(&store, pool),
+            store,
         }))
     }
 }
 
-caller!(PostgresStore, Transaction<'_>, is_transaction_retryable,
-    |pool: Pool, level| transaction in {
-    let mut client = pool.get().await?;
-    let begin = client.build_transaction();
-    let mut transaction = match level {
-        Level::Default => begin.start().await?,
-        Level::Serializable => begin.isolation_level(IsolationLevel::Serializable).start().await?,
+fn at(transactions: &DeadpoolTransactions, level: Level) -> DeadpoolTransactions {
+    let isolation = match level {
+        Level::Default => Isolation::ReadCommitted,
+        Level::Serializable => Isolation::Serializable,
     };
-});
+    transactions.clone().with_isolation(isolation)
+}
+
+caller!(PostgresStore, DeadpoolTransaction, is_transaction_retryable,
+    |transactions: DeadpoolTransactions, level| transaction in {
+    let mut transaction = at(transactions, level).attempts().begin().await?;
+}, engine: at(transactions, level));
 
 #[async_trait]
-impl Driver for Transaction<'_> {
+impl Driver for DeadpoolTransaction {
     async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
         Ok(self.batch_execute(sql).await?)
     }

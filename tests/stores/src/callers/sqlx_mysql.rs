@@ -81,7 +81,7 @@ impl Calls for SqlxMySql {
         let store = base.store(namespace).await?;
         Ok(Arc::new(Application {
             payments: MySql::payments(namespace),
-            connections: Transactions::new(&store).with_pool(pool),
+            connections: Transactions::on(&store, pool),
             store,
         }))
     }

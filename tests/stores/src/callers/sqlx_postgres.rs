@@ -80,7 +80,7 @@ impl Calls for SqlxPostgres {
         let store = base.store(namespace).await?;
         Ok(Arc::new(Application {
             payments: Postgres::payments(namespace),
-            connections: Transactions::new(&store).with_pool(pool),
+            connections: Transactions::on(&store, pool),
             store,
         }))
     }

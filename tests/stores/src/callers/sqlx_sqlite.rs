@@ -84,7 +84,7 @@ impl Calls for SqlxSqlite {
         let store = base.store(folder).await?;
         Ok(Arc::new(Application {
             payments: Self::Base::payments(folder),
-            connections: Transactions::new(&store).with_pool(pool),
+            connections: Transactions::on(&store, pool),
             store,
         }))
     }
