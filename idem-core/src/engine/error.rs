@@ -27,7 +27,7 @@ use crate::{BoxError, Conflict, Error, Failed, InFlight};
 ///     Ok(idempotency.run(&key, &1250, charge).await?.into_inner())
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn main() -> Result<(), BoxError> {
 /// # assert_eq!(pay(&Idempotency::new(MemoryStore::new())).await?, 1250);
 /// # Ok(())
 /// # }
