@@ -20,8 +20,8 @@ use crate::guarded::Transaction;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
     /// Works that wait for the write lock run one after the other in one transaction, each in its
-    /// savepoint, and share its commit: at most 64 works and 5 ms. A work sees the rows of those
-    /// before it, and is answered after the commit. Works that take longer than 2 ms run alone.
+    /// savepoint, and share its commit: at most 64 works and 10 ms. A work sees the rows of those
+    /// before it, and is answered after the commit. Works that take longer than 10 ms run alone.
     ///
     /// A work must not wait for the answer of another work: that may come after its own end.
     #[default]
@@ -34,10 +34,10 @@ pub enum Sharing {
 const MOST: usize = 64;
 
 /// How long a group takes in another work. A work that has begun goes on.
-const AGE: Duration = Duration::from_millis(5);
+const AGE: Duration = Duration::from_millis(10);
 
 /// Works that take longer than this run alone: the answers of those before would wait for them.
-const LONG: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_millis(10);
 
 /// The works of one pool that wait for the write lock.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ use sqlx::{Executor, SqlStr, Sqlite, SqlitePool};
 use sqlx_core::transaction::TransactionManager;
 
 use crate::error::{Access, classify};
-use crate::group::{Group, Groups, Turn, not_committed};
+use crate::group::{Group, Lead, Turn, not_committed};
 use crate::store::BACKEND;
 use crate::transaction::BEGIN;
 
@@ -104,27 +104,21 @@ impl Transaction {
         }
     }
 
-    /// Begins a transaction that works share, or joins one.
-    pub(crate) async fn begin_shared(
-        pool: &SqlitePool,
-        groups: &Groups,
-    ) -> Result<Self, sqlx::Error> {
-        let limit = pool.options().get_acquire_timeout();
-        let turn = tokio::time::timeout(limit, groups.turn()).await;
-        match turn.map_err(|_| sqlx::Error::PoolTimedOut)? {
-            Turn::Lead(lead) => {
-                let mut transaction = Self::begin(pool).await?;
-                transaction.group = Some(Group::new(lead));
-                Ok(transaction)
-            }
-            Turn::Join(mut transaction) => {
-                let connection: &mut SqliteConnection = &mut transaction;
-                connection.execute(SqlStr::from_static(SAVEPOINT)).await?;
-                transaction.has_savepoint = true;
-                transaction.group.as_mut().map(Group::begin);
-                Ok(transaction)
-            }
+    /// Lets works share the transaction.
+    pub(crate) fn led_by(mut self, lead: Lead) -> Self {
+        self.group = Some(Group::new(lead));
+        self
+    }
+
+    /// Begins the part of a work that joins others.
+    pub(crate) async fn joined(mut self) -> Result<Self, sqlx::Error> {
+        let connection: &mut SqliteConnection = &mut self.connection;
+        connection.execute(SqlStr::from_static(SAVEPOINT)).await?;
+        self.has_savepoint = true;
+        if let Some(group) = &mut self.group {
+            group.begin();
         }
+        Ok(self)
     }
 
     /// Returns whether the transaction has rows of works that are not committed.
@@ -211,7 +205,9 @@ impl Transaction {
                 tokio::spawn(async move {
                     let committed = self.commit_all().await;
                     let committed = committed.map_err(|error| error.effect());
-                    self.group.as_mut().map(|group| group.tell(committed));
+                    if let Some(group) = &mut self.group {
+                        group.tell(committed);
+                    }
                 });
                 break;
             };
@@ -273,7 +269,9 @@ impl Drop for Transaction {
             true => Effect::Unknown,
             false => Effect::None,
         };
-        self.group.as_mut().map(|group| group.tell(Err(effect)));
+        if let Some(group) = &mut self.group {
+            group.tell(Err(effect));
+        }
     }
 }
 
@@ -287,6 +285,7 @@ mod tests {
     use sqlx::sqlite::SqlitePoolOptions;
 
     use super::*;
+    use crate::group::Groups;
 
     /// Sends a command and drops its future when the connection has done it.
     fn dropped_unanswered<T>(ending: impl Future<Output = T>) {
@@ -336,7 +335,10 @@ mod tests {
                 count.fetch_one(&reads).await.unwrap()
             };
             let groups = Groups::default();
-            let begin = async || Transaction::begin_shared(&pool, &groups).await.unwrap();
+            let begin = async || match groups.turn().await {
+                Turn::Join(transaction) => transaction.joined().await.unwrap(),
+                Turn::Lead(lead) => Transaction::begin(&pool).await.unwrap().led_by(lead),
+            };
             let first = inserted(begin().await, 1).await;
             // The second and the third wait, in this order, before the first ends.
             let (mut second, mut third) = (pin!(begin()), pin!(begin()));

@@ -2,15 +2,15 @@
 
 use std::error::Error as StdError;
 
-use idem_core::Result;
 use idem_core::backend::RetryPauses;
+use idem_core::{Error, Result};
 use idem_sql::transactions::{IsolationLevels, OfTheStore, TransactionSource};
 use sqlx::SqlitePool;
 
 use crate::drivers::{CallerTransaction, executor};
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
-use crate::group::{Groups, Sharing};
+use crate::group::{Groups, Sharing, Turn};
 use crate::guarded::Transaction;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
@@ -109,31 +109,6 @@ pub struct SqliteTransactions {
     groups: Groups,
 }
 
-impl SqliteTransactions {
-    /// Begins until the database is not locked.
-    async fn begun<Fut>(
-        &self,
-        pauses: &mut RetryPauses,
-        begin: impl Fn(SqlitePool, Groups) -> Fut,
-    ) -> Result<Transaction>
-    where
-        Fut: Future<Output = Result<Transaction, sqlx::Error>> + Send + 'static,
-    {
-        loop {
-            // Begins in its own task, as in every backend: a future that is dropped while it begins
-            // leaves nothing open.
-            let begun = tokio::spawn(begin(self.pool.clone(), self.groups.clone())).await;
-            match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
-                Err(error) if is_transaction_retryable(&error) && pauses.wait().await => {}
-                begun => {
-                    let at = |error| classify(error, Access::Read).at(BACKEND, "begin");
-                    return begun.map_err(at);
-                }
-            }
-        }
-    }
-}
-
 impl IsolationLevels for SqliteTransactions {}
 
 impl OfTheStore for SqliteTransactions {
@@ -158,8 +133,16 @@ impl TransactionSource for SqliteTransactions {
     }
 
     async fn begin(&self, _: Sharing, pauses: &mut RetryPauses) -> Result<Transaction> {
-        let begin = |pool, _| async move { Transaction::begin(&pool).await };
-        self.begun(pauses, begin).await
+        loop {
+            let pool = self.pool.clone();
+            // Begins in its own task, as in every backend: a future that is dropped while it begins
+            // leaves nothing open.
+            let begun = tokio::spawn(async move { Transaction::begin(&pool).await }).await;
+            match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
+                Err(error) if is_transaction_retryable(&error) && pauses.wait().await => {}
+                begun => return begun.map_err(not_begun),
+            }
+        }
     }
 
     async fn begin_shared(
@@ -170,8 +153,12 @@ impl TransactionSource for SqliteTransactions {
         if sharing == Sharing::Alone {
             return self.begin(sharing, pauses).await;
         }
-        let begin = |pool, groups| async move { Transaction::begin_shared(&pool, &groups).await };
-        self.begun(pauses, begin).await
+        let limit = self.pool.options().get_acquire_timeout();
+        let turn = tokio::time::timeout(limit, self.groups.turn()).await;
+        match turn.map_err(|_| not_begun(sqlx::Error::PoolTimedOut))? {
+            Turn::Join(transaction) => transaction.joined().await.map_err(not_begun),
+            Turn::Lead(lead) => Ok(self.begin(sharing, pauses).await?.led_by(lead)),
+        }
     }
 
     fn is_shared(&self, transaction: &Transaction) -> bool {
@@ -196,4 +183,8 @@ impl TransactionSource for SqliteTransactions {
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool {
         is_transaction_retryable(error)
     }
+}
+
+fn not_begun(error: sqlx::Error) -> Error {
+    classify(error, Access::Read).at(BACKEND, "begin")
 }
