@@ -28,11 +28,15 @@ mod tx;
 pub use config::Config;
 pub use counters::Contention;
 pub use drivers::CallerTransaction;
+#[cfg(feature = "mysql_async")]
+pub use drivers::MySqlAsyncTransaction;
 pub use error::is_transaction_retryable;
 pub use idem_sql::transactions::Isolation;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::MySqlStore;
 pub use transaction::Transaction;
+#[cfg(feature = "mysql_async")]
+pub use transaction_retry::MySqlAsyncTransactions;
 pub use transaction_retry::{TransactionRetry, Transactions};
 
 #[cfg(feature = "diesel-async")]

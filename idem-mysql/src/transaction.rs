@@ -13,13 +13,14 @@ use crate::error::{Access, classify};
 use crate::store::BACKEND;
 
 /// Commits if the savepoint of the begin is still there. An error ends the text before `COMMIT`.
-const COMMIT: &str = "RELEASE SAVEPOINT idem_begun; COMMIT; SET autocommit = @idem_autocommit";
+pub(crate) const COMMIT: &str =
+    "RELEASE SAVEPOINT idem_begun; COMMIT; SET autocommit = @idem_autocommit";
 
-const ROLLBACK: &str = "ROLLBACK; SET autocommit = @idem_autocommit";
+pub(crate) const ROLLBACK: &str = "ROLLBACK; SET autocommit = @idem_autocommit";
 
 /// ER_SP_DOES_NOT_EXIST, also for savepoints
 /// (<https://dev.mysql.com/doc/refman/8.4/en/savepoint.html>).
-const NO_SAVEPOINT: u16 = 1305;
+pub(crate) const NO_SAVEPOINT: u16 = 1305;
 
 /// An open transaction on a connection of the pool.
 ///

@@ -1,12 +1,14 @@
 //! Repeats transactions as a whole.
 
 use std::error::Error as StdError;
+use std::fmt::Debug;
 
 use idem_core::Result;
 use idem_core::backend::RetryPauses;
 use idem_sql::transactions::{Isolation, IsolationLevels, OfTheStore, TransactionSource};
 use sqlx::MySqlPool;
 
+use crate::drivers::CallerTransaction;
 use crate::error::is_transaction_retryable;
 use crate::store::MySqlStore;
 use crate::transaction::Transaction;
@@ -55,13 +57,50 @@ pub type Transactions = idem_sql::transactions::Transactions<MySqlTransactions>;
 /// The attempts at one transaction: see [`Transactions`].
 pub type TransactionRetry = idem_sql::transactions::TransactionRetry<MySqlTransactions>;
 
-/// Transactions of a pool.
-#[derive(Debug, Clone)]
-pub struct MySqlTransactions {
-    pool: MySqlPool,
+/// The same on a pool of mysql_async: `MySqlAsyncTransactions::on(&store, pool)`. A work sends its
+/// statements by a [`MySqlAsyncTransaction`](crate::MySqlAsyncTransaction).
+#[cfg(feature = "mysql_async")]
+pub type MySqlAsyncTransactions =
+    idem_sql::transactions::Transactions<MySqlTransactions<mysql_async::Pool>>;
+
+/// The pool of a driver.
+pub trait Connections: Clone + Debug + Send + Sync + 'static {
+    /// An open transaction.
+    type Transaction: CallerTransaction + 'static;
+
+    /// Begins a transaction by this text. A future that is dropped leaves nothing open.
+    fn begin(&self, text: &'static str) -> impl Future<Output = Result<Self::Transaction>> + Send;
+
+    /// Commits it, as [`Transaction::commit`] does.
+    fn commit(transaction: Self::Transaction) -> impl Future<Output = Result<()>> + Send;
+
+    /// Rolls it back.
+    fn roll_back(transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
 }
 
-impl IsolationLevels for MySqlTransactions {}
+impl Connections for MySqlPool {
+    type Transaction = Transaction;
+
+    async fn begin(&self, text: &'static str) -> Result<Transaction> {
+        Transaction::begin(self.clone(), text).await
+    }
+
+    async fn commit(transaction: Transaction) -> Result<()> {
+        transaction.commit().await
+    }
+
+    async fn roll_back(transaction: Transaction) {
+        let _ = transaction.rollback().await;
+    }
+}
+
+/// Transactions of a pool.
+#[derive(Debug, Clone)]
+pub struct MySqlTransactions<C = MySqlPool> {
+    pool: C,
+}
+
+impl<C: Connections> IsolationLevels for MySqlTransactions<C> {}
 
 impl OfTheStore for MySqlTransactions {
     fn pool(store: &MySqlStore) -> MySqlPool {
@@ -69,26 +108,26 @@ impl OfTheStore for MySqlTransactions {
     }
 }
 
-impl TransactionSource for MySqlTransactions {
-    type Pool = MySqlPool;
+impl<C: Connections> TransactionSource for MySqlTransactions<C> {
+    type Pool = C;
     type Store = MySqlStore;
     type Isolation = Isolation;
-    type Transaction = Transaction;
+    type Transaction = C::Transaction;
 
-    fn new(pool: MySqlPool) -> Self {
+    fn new(pool: C) -> Self {
         Self { pool }
     }
 
-    async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<Transaction> {
-        Transaction::begin(self.pool.clone(), begin(isolation)).await
+    async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<C::Transaction> {
+        self.pool.begin(begin(isolation)).await
     }
 
-    async fn commit(&self, transaction: Transaction) -> Result<()> {
-        transaction.commit().await
+    async fn commit(&self, transaction: C::Transaction) -> Result<()> {
+        C::commit(transaction).await
     }
 
-    async fn rollback(&self, transaction: Transaction) {
-        let _ = transaction.rollback().await;
+    async fn rollback(&self, transaction: C::Transaction) {
+        C::roll_back(transaction).await;
     }
 
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool {

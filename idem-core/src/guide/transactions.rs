@@ -21,7 +21,7 @@
 //! | crate | transaction | repeats it as a whole |
 //! | --- | --- | --- |
 //! | `idem-postgres` | that of sqlx, tokio-postgres, deadpool-postgres, diesel-async or SeaORM | `Transactions`, of sqlx, and `DeadpoolTransactions` |
-//! | `idem-mysql` | that of sqlx, mysql_async, diesel-async or SeaORM | `Transactions`, of sqlx |
+//! | `idem-mysql` | that of sqlx, mysql_async, diesel-async or SeaORM | `Transactions`, of sqlx, and `MySqlAsyncTransactions` |
 //! | `idem-sqlite` | that of sqlx, SeaORM or rusqlite, begun with `BEGIN IMMEDIATE` | `Transactions`, of sqlx, which begins so |
 //! | `idem-duckdb` | the crate's `DuckDbTransaction` | `Transactions` |
 //! | `idem-mssql` | the driver's client, or the crate's `Transaction` | `Transactions` |

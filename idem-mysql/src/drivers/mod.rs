@@ -11,6 +11,9 @@ mod mysql_async;
 mod sea_orm;
 mod sqlx;
 
+#[cfg(feature = "mysql_async")]
+pub use self::mysql_async::MySqlAsyncTransaction;
+
 use std::error::Error as StdError;
 
 use idem_core::{Error, Result};
@@ -22,7 +25,7 @@ use idem_sql::executor::Executor;
 /// | driver | transaction | feature |
 /// | --- | --- | --- |
 /// | sqlx | [`Transaction`](crate::Transaction) of this crate, `MySqlTransaction`, or the `MySqlConnection` of one | none |
-/// | mysql_async | `Transaction`, on a connection with `client_found_rows(true)` | `mysql_async` |
+/// | mysql_async | `MySqlAsyncTransaction`, or `Transaction`, on a connection with `client_found_rows(true)` | `mysql_async` |
 /// | diesel-async | `AsyncMysqlConnection`, in the closure of `transaction` | `diesel-async` |
 /// | SeaORM | `DatabaseTransaction`, or a reference to it, as in the closure of `transaction` | `sea-orm` |
 ///

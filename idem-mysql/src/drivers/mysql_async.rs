@@ -1,38 +1,151 @@
 //! mysql_async.
 
 use std::error::Error as StdError;
+use std::fmt::Debug;
+use std::ops::{Deref, DerefMut};
 
 use idem_core::backend::Meaning;
+use idem_core::engine::transaction_ended;
 use idem_core::{Effect, Error, ErrorKind, Result, async_trait};
 use idem_sql::cells::{Cells, unexpected};
 use idem_sql::executor::{Answer, BoundStatement, Executor};
 use idem_sql::parameters::Value;
 use mysql_async::prelude::{Protocol, Queryable};
 use mysql_async::{
-    DriverError, Error as MyError, IoError, Params, QueryResult, Transaction, Value as MyValue,
+    Conn, DriverError, Error as MyError, IoError, Opts, Params, Pool, QueryResult, Transaction,
+    Value as MyValue,
 };
 
 use super::BoxExecutor;
 use super::connected::Connected;
 use crate::codes::meaning;
 use crate::error::Access;
+use crate::store::BACKEND;
+use crate::transaction::{COMMIT, NO_SAVEPOINT, ROLLBACK};
+use crate::transaction_retry::Connections;
 
 impl Connected for Transaction<'_> {
     fn executor(&mut self) -> Result<BoxExecutor<'_>> {
-        if !self.opts().client_found_rows() {
-            let message = "the connection does not count the rows that a condition meets; open it with \
-                           `client_found_rows(true)`, or `client_found_rows=true` in the URL";
-            return Err(Error::new(ErrorKind::Misconfigured, Effect::None, message));
-        }
+        counts_met_rows(self.opts())?;
         Ok(Box::new(MySqlAsync(self)))
     }
 }
 
+impl Connected for MySqlAsyncTransaction {
+    fn executor(&mut self) -> Result<BoxExecutor<'_>> {
+        Ok(Box::new(MySqlAsync(&mut self.0)))
+    }
+}
+
+fn counts_met_rows(options: &Opts) -> Result<()> {
+    match options.client_found_rows() {
+        true => Ok(()),
+        false => {
+            let message = "the connection does not count the rows that a condition meets; open it with \
+                           `client_found_rows(true)`, or `client_found_rows=true` in the URL";
+            Err(Error::new(ErrorKind::Misconfigured, Effect::None, message))
+        }
+    }
+}
+
+/// An open transaction of [`MySqlAsyncTransactions`](crate::MySqlAsyncTransactions).
+///
+/// It is a [`Conn`] for statements, and none for `start_transaction`, which would commit: savepoints
+/// are statements. Dropped without an end, it is rolled back by the reset of its connection in the
+/// pool.
 #[derive(Debug)]
-struct MySqlAsync<'t, 'c>(&'t mut Transaction<'c>);
+pub struct MySqlAsyncTransaction(Conn);
+
+impl MySqlAsyncTransaction {
+    /// Commits the transaction.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Transaction::commit`](crate::Transaction::commit).
+    ///
+    /// # Cancellation
+    ///
+    /// Either all of it is committed or nothing.
+    pub async fn commit(mut self) -> Result<()> {
+        let Err(error) = self.0.query_drop(COMMIT).await else {
+            return Ok(());
+        };
+        let error = match number(&error) {
+            Some(NO_SAVEPOINT) => {
+                let _ = self.0.query_drop(ROLLBACK).await;
+                transaction_ended(Effect::Unknown).with_source(error)
+            }
+            _ => classify(error),
+        };
+        let error = match error.kind() {
+            ErrorKind::Contention => error.with_effect(Effect::Unknown),
+            _ => error,
+        };
+        Err(error.at(BACKEND, "commit"))
+    }
+
+    /// Rolls the transaction back.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the connection is lost; the server rolls back then.
+    ///
+    /// # Cancellation
+    ///
+    /// The pool rolls back.
+    pub async fn rollback(mut self) -> Result<()> {
+        let done = self.0.query_drop(ROLLBACK).await;
+        done.map_err(|error| classify(error).at(BACKEND, "rollback"))
+    }
+}
+
+impl Connections for Pool {
+    type Transaction = MySqlAsyncTransaction;
+
+    async fn begin(&self, text: &'static str) -> Result<MySqlAsyncTransaction> {
+        let begun = async {
+            let mut connection = self.get_conn().await.map_err(classify)?;
+            counts_met_rows(connection.opts())?;
+            if !connection.opts().pool_opts().reset_connection() {
+                let message = "the pool hands connections back as they are, with open transactions; leave \
+                               `reset_connection` on";
+                return Err(Error::new(ErrorKind::Misconfigured, Effect::None, message));
+            }
+            connection.query_drop(text).await.map_err(classify)?;
+            Ok(MySqlAsyncTransaction(connection))
+        };
+        let begun: Result<_> = begun.await;
+        begun.map_err(|error| error.with_effect(Effect::None).at(BACKEND, "begin"))
+    }
+
+    async fn commit(transaction: MySqlAsyncTransaction) -> Result<()> {
+        transaction.commit().await
+    }
+
+    async fn roll_back(transaction: MySqlAsyncTransaction) {
+        let _ = transaction.rollback().await;
+    }
+}
+
+impl Deref for MySqlAsyncTransaction {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        &self.0
+    }
+}
+
+impl DerefMut for MySqlAsyncTransaction {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.0
+    }
+}
+
+#[derive(Debug)]
+struct MySqlAsync<'t, Q>(&'t mut Q);
 
 #[async_trait]
-impl Executor for MySqlAsync<'_, '_> {
+impl<Q: Queryable + Debug + Sync> Executor for MySqlAsync<'_, Q> {
     type Error = Error;
 
     /// The driver keeps the statements prepared that its `stmt_cache_size` has room for. A statement

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use idem_core::BoxError;
 use idem_mysql::mysql_async::prelude::Queryable;
-use idem_mysql::mysql_async::{
-    IsolationLevel, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, Transaction, TxOpts,
+use idem_mysql::mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
+use idem_mysql::{
+    Isolation, MySqlAsyncTransaction, MySqlAsyncTransactions, MySqlStore, is_transaction_retryable,
 };
-use idem_mysql::{MySqlStore, is_transaction_retryable};
 
 use super::{Application, Caller, Calls, Driver, Level, Shop, caller, url_of};
 use crate::{Adapter, MySql};
@@ -20,6 +20,8 @@ pub struct MySqlAsync;
 
 #[async_trait]
 impl Calls for MySqlAsync {
+    const RUNS: bool = true;
+
     type Base = MySql;
 
     async fn open(
@@ -36,27 +38,30 @@ impl Calls for MySqlAsync {
             .client_found_rows(true)
             .prefer_socket(false)
             .pool_opts(PoolOpts::new().with_constraints(sizes));
+        let store = base.store(namespace).await?;
         Ok(Arc::new(Application {
-            store: base.store(namespace).await?,
             payments: MySql::payments(namespace),
-            connections: Pool::new(options),
+            connections: MySqlAsyncTransactions::on(&store, Pool::new(options)),
+            store,
         }))
     }
 }
 
-caller!(MySqlStore, Transaction<'static>, is_transaction_retryable,
-    |pool: Pool, level| transaction in {
+fn at(transactions: &MySqlAsyncTransactions, level: Level) -> MySqlAsyncTransactions {
     let isolation = match level {
-        Level::Default => IsolationLevel::ReadCommitted,
-        Level::Serializable => IsolationLevel::Serializable,
+        Level::Default => Isolation::ReadCommitted,
+        Level::Serializable => Isolation::Serializable,
     };
-    let mut options = TxOpts::default();
-    options.with_isolation_level(isolation);
-    let mut transaction = pool.start_transaction(options).await?;
-});
+    transactions.clone().with_isolation(isolation)
+}
+
+caller!(MySqlStore, MySqlAsyncTransaction, is_transaction_retryable,
+    |transactions: MySqlAsyncTransactions, level| transaction in {
+    let mut transaction = at(transactions, level).attempts().begin().await?;
+}, engine: at(transactions, level));
 
 #[async_trait]
-impl Driver for Transaction<'static> {
+impl Driver for MySqlAsyncTransaction {
     async fn execute(&mut self, sql: &str) -> Result<(), BoxError> {
         Ok(self.query_drop(sql).await?)
     }
