@@ -68,6 +68,7 @@ impl PostgresStore {
             executor: executor(transaction)?,
             mode: self.operations.config.statement_mode(),
             wait: wait(locked.is_locked(key)),
+            is_marked: false,
         })
     }
 }
@@ -116,8 +117,11 @@ pub struct PgTransactions {
 impl PgTransactions {
     /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
     /// leave the transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
-    async fn begun(&self, text: String) -> Result<PgTransaction<'static>> {
+    ///
+    /// The mark is a setting that ends with the transaction.
+    async fn begun(&self, isolation: Isolation, mark: &str) -> Result<PgTransaction<'static>> {
         let pool = self.pool.clone();
+        let text = format!("{}; SET LOCAL idem.attempt = '{mark}'", begin(isolation));
         let begun = tokio::spawn(async move { pool.begin_with(AssertSqlSafe(text)).await }).await;
         let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
         begun.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin"))
@@ -148,7 +152,7 @@ impl TransactionSource for PgTransactions {
         isolation: Isolation,
         _: &mut RetryPauses,
     ) -> Result<PgTransaction<'static>> {
-        self.begun(begin(isolation).to_owned()).await
+        self.begun(isolation, "begun").await
     }
 
     /// Reads for all callers that wait.
@@ -200,11 +204,7 @@ impl TransactionSource for PgTransactions {
         }
         let key = request.key();
         let mark = u128::from_be_bytes(*request.attempt().as_bytes());
-        let mark = format!(
-            "{}; SET LOCAL idem.attempt = '{mark:032x}'",
-            begin(isolation)
-        );
-        let mut transaction = self.begun(mark).await?;
+        let mut transaction = self.begun(isolation, &format!("{mark:032x}")).await?;
         if exclusion == Exclusion::Optimistic {
             return Ok(Some(transaction));
         }
@@ -247,6 +247,23 @@ impl TransactionSource for PgTransactions {
         let inserted = operations.insert_finished(&mut session, request, &result);
         let inserted = inserted.await;
         inserted.map_err(|error| error.at(BACKEND, "insert"))
+    }
+
+    async fn seal(
+        &self,
+        store: &PostgresStore,
+        transaction: &mut PgTransaction<'static>,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let operations = &store.operations;
+        let result = FinalResult::completed(response, retention, &store.limits())?;
+        let mut session = store.session_in(transaction, &operations.locked, claim.key())?;
+        if let Session::Transaction { is_marked, .. } = &mut session {
+            *is_marked = true;
+        }
+        operations.finish(&mut session, claim, &result).await
     }
 
     async fn commit(&self, transaction: PgTransaction<'static>) -> Result<()> {
