@@ -63,8 +63,8 @@ where
         Ok(Outcome::Fresh(stored)) => {
             kept::beside(async {}, guard, fingerprint).await;
             let response = match last {
-                Some(Ok(response)) => Some(response),
-                Some(Err(_)) | None => answer::from_stored(stored),
+                Some((Ok(response), true)) => Some(response),
+                _ => answer::from_stored(stored),
             };
             match response {
                 Some(response) => return Ok(first(response)),
@@ -76,13 +76,14 @@ where
         }
         Err(RunError::NotStored { source, .. }) => answer::unknown(&source),
         Err(RunError::Work(error)) => match (error.downcast::<RolledBack>(), last) {
-            (Ok(why), Some(answered)) => {
+            (Ok(why), Some((answered, false))) => {
                 if let Some(error) = &why.error {
                     tracing::error!(error = ?error.get(), "a handler failed, and its transaction was rolled back");
                 }
                 return answered.map(first);
             }
-            (Ok(why), None) => answer::rolled_back(&(why as BoxError), false),
+            // The error is the first one; a later answer was not committed, and says that it was.
+            (Ok(why), _) => answer::rolled_back(&(why as BoxError), true),
             (Err(error), _) => {
                 let own = error.downcast_ref::<Error>();
                 let is_retryable = own.is_some_and(Error::is_retryable);
@@ -98,6 +99,8 @@ where
     Ok(problem.into_response(&guard.policy, Some(&request)))
 }
 
+type Answered<R, E> = Result<Response<Body<R>>, E>;
+
 /// The calls of the handler for one request.
 struct Attempts<'a, S, R: HttpBody<Data = Bytes>, E> {
     guard: &'a Guard,
@@ -105,8 +108,8 @@ struct Attempts<'a, S, R: HttpBody<Data = Bytes>, E> {
     judge: Judge<'a>,
     begun: Begun<R>,
     service: Mutex<S>,
-    /// What the last one answered.
-    last: Mutex<Option<Result<Response<Body<R>>, E>>>,
+    /// What the last one answered, and whether that was to be committed.
+    last: Mutex<Option<(Answered<R, E>, bool)>>,
 }
 
 impl<S, R: HttpBody<Data = Bytes>, E> Attempts<'_, S, R, E> {
@@ -136,13 +139,13 @@ impl<S, R: HttpBody<Data = Bytes>, E> Attempts<'_, S, R, E> {
         let response = match handling.await {
             Ok(response) => response,
             Err(error) => {
-                *lock(&self.last) = Some(Err(error));
+                *lock(&self.last) = Some((Err(error), false));
                 return Err(RolledBack::new(None, None).into());
             }
         };
         let status = response.status();
         if let Some(error) = response.extensions().get::<HandlerError>().cloned() {
-            *lock(&self.last) = Some(Ok(response.map(Body::new)));
+            *lock(&self.last) = Some((Ok(response.map(Body::new)), false));
             return Err(RolledBack::new(Some(status), Some(error)).into());
         }
         let is_kept = self.guard.policy.kept.contains(status);
@@ -158,7 +161,7 @@ impl<S, R: HttpBody<Data = Bytes>, E> Attempts<'_, S, R, E> {
         let why = response.extensions().get::<Unstored>().copied();
         match (stored, why) {
             (Some(stored), None) if is_kept => {
-                *lock(&self.last) = Some(Ok(response));
+                *lock(&self.last) = Some((Ok(response), true));
                 Ok(stored)
             }
             (_, Some(why)) if is_refused(why, status, is_kept) => {
@@ -170,7 +173,7 @@ impl<S, R: HttpBody<Data = Bytes>, E> Attempts<'_, S, R, E> {
                 Err(Error::new(ErrorKind::Misconfigured, Effect::None, message).into())
             }
             _ => {
-                *lock(&self.last) = Some(Ok(response));
+                *lock(&self.last) = Some((Ok(response), false));
                 Err(RolledBack::new(Some(status), None).into())
             }
         }

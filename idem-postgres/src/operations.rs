@@ -134,7 +134,13 @@ impl operations::Operations for Operations {
         what: Write,
         values: &Values<'_>,
     ) -> Result<Option<Row>> {
-        let query = self.sql.to_write(what).with(values)?;
+        let statement = match (what, &*session) {
+            (Write::Seal, Session::Transaction { is_marked, .. }) if *is_marked => {
+                &self.sql.seal_begun
+            }
+            _ => self.sql.to_write(what),
+        };
+        let query = statement.with(values)?;
         if what == Write::Abandon {
             // The claim has its turn already.
             let rows = session.rows(query, Access::Write).await?;

@@ -32,6 +32,8 @@ pub(crate) enum Session<'s> {
         mode: StatementMode,
         /// How long a statement waits for a lock, as the server reads it.
         wait: String,
+        /// Whether the engine has begun the transaction, with a mark.
+        is_marked: bool,
     },
 }
 
@@ -62,6 +64,7 @@ impl<'s> Session<'s> {
                 executor,
                 mode,
                 wait,
+                ..
             } => {
                 let statement = query.within(wait, *mode == StatementMode::Prepared);
                 let answer = match end {

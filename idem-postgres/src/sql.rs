@@ -341,29 +341,44 @@ mod batches;
 
 pub(crate) use batches::*;
 
-/// One row comes back when the claim was held; ownership is checked on the locked row.
-///
-/// The changed row sends the notification, so once; a statement that changes none sends none. The
-/// server delivers it when the transaction commits.
-///
-/// Row S2.
-pub(crate) const SEAL: &str = concat!(
-    "WITH ",
-    bounded_clock!(),
-    ",
+macro_rules! seal {
+    ($begun:literal) => {
+        concat!(
+            "WITH ",
+            bounded_clock!(),
+            ",
 sealed AS (
     UPDATE {table} AS r
-    SET state = CAST({state} AS bigint), result = {result}, sealed_at = clock.now, sweep_at = NULL,
+    SET state = CAST({state} AS bigint)",
+            $begun,
+            ", result = {result}, sealed_at = clock.now, sweep_at = NULL,
         expires_at = clock.now + {retention},
         purge_at = ",
-    purge_at!("r.purge_at", "(clock.now + {retention})", "{retention}"),
-    "
+            purge_at!("r.purge_at", "(clock.now + {retention})", "{retention}"),
+            "
     FROM clock
     WHERE r.scope = {scope} AND r.operation = {operation} AND r.id = {id} AND r.token = {token} AND r.attempt_id = {attempt_id}
         AND r.state = 0 AND r.expires_at > clock.now
     RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', {topic}):}
 )
 SELECT one FROM sealed{restore:1}",
+        )
+    };
+}
+
+/// One row comes back when the claim was held; ownership is checked on the locked row.
+///
+/// The changed row sends the notification, so once; a statement that changes none sends none. The
+/// server delivers it when the transaction commits.
+///
+/// Row S2.
+pub(crate) const SEAL: &str = seal!("");
+
+/// [`SEAL`] in a transaction of the engine, whose begin has set the mark. As in [`FINISHED`], the
+/// cast fails when that transaction has ended.
+pub(crate) const SEAL_BEGUN: &str = seal!(
+    " + CAST(CASE WHEN pg_catalog.current_setting('idem.attempt', true) = 'begun'
+        THEN '0' ELSE '{ended}' END AS bigint)"
 );
 
 /// Reads what a step that changed nothing has met: the key's latest committed acquisition, its

@@ -24,6 +24,7 @@ idem_sql::statements! {
         claim_many: sql::CLAIM_MANY,
         abandon: sql::ABANDON,
         seal: sql::SEAL,
+        seal_begun: sql::SEAL_BEGUN,
         finish_many: sql::FINISH_MANY,
         owned: sql::OWNED,
         release: sql::RELEASE,

@@ -73,6 +73,7 @@ impl PostgresStore {
             executor: executor(transaction)?,
             mode: self.operations.config.statement_mode(),
             wait: wait(locked.is_locked(key)),
+            is_marked: false,
         })
     }
 }
@@ -177,7 +178,8 @@ impl<C: Connections> TransactionSource for PgTransactions<C> {
     }
 
     async fn begin(&self, isolation: Isolation, _: &mut RetryPauses) -> Result<C::Transaction> {
-        self.pool.begin(begin(isolation).to_owned()).await
+        let text = format!("{}; SET LOCAL idem.attempt = 'begun'", begin(isolation));
+        self.pool.begin(text).await
     }
 
     /// Reads for all callers that wait. For a few callers of keys that are mostly fresh,
@@ -290,6 +292,23 @@ impl<C: Connections> TransactionSource for PgTransactions<C> {
         let inserted = operations.insert_finished(&mut session, request, &result);
         let inserted = inserted.await;
         inserted.map_err(|error| error.at(BACKEND, "insert"))
+    }
+
+    async fn seal(
+        &self,
+        store: &PostgresStore,
+        transaction: &mut C::Transaction,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let operations = &store.operations;
+        let result = FinalResult::completed(response, retention, &store.limits())?;
+        let mut session = store.session_in(transaction, &operations.locked, claim.key())?;
+        if let Session::Transaction { is_marked, .. } = &mut session {
+            *is_marked = true;
+        }
+        operations.finish(&mut session, claim, &result).await
     }
 
     async fn commit(&self, transaction: C::Transaction) -> Result<()> {

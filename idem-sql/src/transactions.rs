@@ -82,6 +82,24 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         async { Ok(None) }
     }
 
+    /// Completes a claim in a transaction of [`begin`](Self::begin), if it is still that one: see
+    /// [`Transactional::seal`].
+    fn seal(
+        &self,
+        store: &Self::Store,
+        transaction: &mut Self::Transaction,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> impl Future<Output = Result<()>> + Send {
+        async move {
+            self.check(transaction)?;
+            store
+                .completes(transaction, claim, response, retention)
+                .await
+        }
+    }
+
     /// Commits the transaction.
     fn commit(&self, transaction: Self::Transaction) -> impl Future<Output = Result<()>> + Send;
 
@@ -269,9 +287,9 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        self.source.check(transaction)?;
-        self.store
-            .completes(transaction, claim, response, retention)
+        let (source, store) = (&self.source, &self.store);
+        source
+            .seal(store, transaction, claim, response, retention)
             .await
     }
 

@@ -41,6 +41,20 @@ pub(super) struct Lease {
     followers: Mutex<Vec<Box<dyn Follower>>>,
     /// The result that the work has committed together with its rows.
     sealed: OnceLock<Response>,
+    /// Whether a commit of the work is under way, or may have taken effect.
+    commits: AtomicBool,
+}
+
+/// A commit of the work. Dropped, it lets another one begin, except when it may have taken effect.
+pub(super) struct Commit<'l> {
+    commits: &'l AtomicBool,
+    pub(super) may_count: bool,
+}
+
+impl Drop for Commit<'_> {
+    fn drop(&mut self) {
+        self.commits.store(self.may_count, Ordering::Release);
+    }
 }
 
 /// A claim under another key of the same run, which ends as the run's own does.
@@ -81,6 +95,7 @@ impl Lease {
             loss_is_told: AtomicBool::new(false),
             followers: Mutex::default(),
             sealed: OnceLock::new(),
+            commits: AtomicBool::new(false),
         }
     }
 
@@ -170,9 +185,19 @@ impl Lease {
         self.ended.notify_waiters();
     }
 
+    /// Begins a commit of the work. `None` beside another one, and after one that may have taken
+    /// effect: a store takes the same result twice, and the rows with it.
+    pub(super) fn begin_commit(&self) -> Option<Commit<'_>> {
+        let commits = &self.commits;
+        (!commits.swap(true, Ordering::AcqRel)).then_some(Commit {
+            commits,
+            may_count: false,
+        })
+    }
+
     /// Marks the claim as sealed by the work, with this result.
     pub(super) fn set_sealed(&self, response: Response) {
-        // It is sealed once: the engine refuses a second commit, and so does the store.
+        // It is sealed once: the engine refuses a second commit.
         let _ = self.sealed.set(response);
         self.end();
     }

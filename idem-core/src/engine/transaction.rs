@@ -158,10 +158,13 @@ impl Work {
     /// Those of `body`; [`ClaimLost`](ErrorKind::ClaimLost) when another attempt has taken the key
     /// over. Nothing is committed then. An error of the store with an unknown effect says that the
     /// answer to the commit was lost, and that nobody could say what became of it.
+    /// [`Misconfigured`](ErrorKind::Misconfigured) after such an error, after a commit that was
+    /// dropped while it was under way, and beside another one: it could write the rows twice.
     ///
     /// # Cancellation
     ///
-    /// Nothing is committed, unless the commit was under way; then either all of it is or nothing.
+    /// Nothing is committed, unless the commit was under way; then either all of it is or nothing,
+    /// and the work's next commit is refused.
     pub async fn commit<X, T, F, Fut>(&self, transactions: &X, body: F) -> Result<T, BoxError>
     where
         X: Transactional,
@@ -219,12 +222,16 @@ impl Work {
             return Err(misused(message).into());
         }
         let lease = self.lease();
+        let mut commit = None;
         if let Some(lease) = lease {
             is_of_the_store(&lease.context, transactions)?;
             if lease.sealed().is_some() {
                 return Err(misused("the work has committed its result already").into());
             }
+            let message = "another commit of the work is under way, or may have taken effect";
+            commit = Some(lease.begin_commit().ok_or_else(|| misused(message))?);
         }
+        let mut may_count = |may| commit.iter_mut().for_each(|it| it.may_count = may);
         let limit = lease.map(|lease| lease.context.policy.retry_timeout());
         let mut repeats = Repeats::new(limit.unwrap_or(Policy::DEFAULT_RETRY_TIMEOUT));
         loop {
@@ -238,6 +245,7 @@ impl Work {
                     Some(lease) => {
                         let (context, claim) = (&lease.context, lease.claim());
                         let response = encoded::<C, T>(context, &value);
+                        may_count(true);
                         let sealed = committed(
                             context,
                             transactions,
@@ -263,7 +271,10 @@ impl Work {
                     return Ok(value);
                 }
                 Err(NotCommitted::Unknown(error)) => return Err(error.into()),
-                Err(NotCommitted::RolledBack(error)) => repeats.after(transactions, error).await?,
+                Err(NotCommitted::RolledBack(error)) => {
+                    may_count(false);
+                    repeats.after(transactions, error).await?;
+                }
             }
         }
     }

@@ -180,29 +180,50 @@ async fn a_handler_without_the_transaction_has_its_answer_stored() {
     assert_eq!(app.runs(), 1);
 }
 
-#[tokio::test]
-async fn a_request_is_handled_again_after_an_error_that_calls_for_it() {
-    let shop = Shop::open().await;
+/// Writes a row, and loses this many races before it answers.
+fn losing(layer: IdempotencyLayer, races: usize) -> App {
     let tries = Arc::new(AtomicUsize::new(0));
-    let app = App::new(shop.layer(), move |request: Request| {
+    App::new(layer, move |request: Request| {
         let tries = Arc::clone(&tries);
         async move {
             let mut tx = take(&request);
             insert(&mut tx).await.unwrap();
-            match tries.fetch_add(1, Ordering::SeqCst) {
-                0 | 1 => failed(Error::new(
-                    ErrorKind::Contention,
-                    Effect::None,
-                    "lost a race",
-                )),
-                _ => StatusCode::CREATED.into_response(),
+            match tries.fetch_add(1, Ordering::SeqCst) < races {
+                true => failed(lost_race()),
+                false => StatusCode::CREATED.into_response(),
             }
         }
-    });
+    })
+}
+
+fn lost_race() -> Error {
+    Error::new(ErrorKind::Contention, Effect::None, "lost a race")
+}
+
+#[tokio::test]
+async fn a_request_is_handled_again_after_an_error_that_calls_for_it() {
+    let shop = Shop::open().await;
+    let app = losing(shop.layer(), 2);
     let answer = app.send(post("a", "{}")).await;
     assert_eq!(answer.status, StatusCode::CREATED);
     assert_eq!((app.runs(), shop.payments().await), (3, 1));
     assert!(app.send(post("a", "{}")).await.is_replayed());
+}
+
+/// The engine returns its first error, the handler's, when the last answer was not committed.
+#[tokio::test]
+async fn an_answer_that_is_never_committed_is_not_sent() {
+    let shop = Shop::open().await;
+    let short = Policy::default().with_retry_timeout(Duration::from_secs(2));
+    let layer = layer_on(shop.idempotency().with_policy(short));
+    let app = losing(
+        layer.in_transactions(Commits::new(&shop, Commit::Refused)),
+        1,
+    );
+    let answer = app.send(post("a", "{}")).await;
+    answer.problem(ProblemType::StoreUnavailable);
+    assert!(app.runs() > 1);
+    assert_eq!(shop.payments().await, 0);
 }
 
 #[tokio::test]
@@ -447,6 +468,8 @@ enum Commit {
     Waits(Arc<Semaphore>),
     /// The answer is lost, and then the store.
     Lost(FailingStore),
+    /// It loses a race.
+    Refused,
 }
 
 impl Commits {
@@ -511,6 +534,10 @@ impl Transactional for Commits {
                     Effect::Unknown,
                     "silence",
                 ))
+            }
+            Commit::Refused => {
+                self.inner.roll_back(transaction).await;
+                Err(lost_race())
             }
         }
     }

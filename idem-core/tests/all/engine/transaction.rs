@@ -113,7 +113,11 @@ impl Transactional for Shelf {
             }
             return Err(transaction_ended(effect));
         }
-        let _ = self.records.renew(claim, MINUTES).await?;
+        // A store takes the same completion twice.
+        let record = self.records.get(claim.key()).await?;
+        if !matches!(record, Some(Record::Completed(it)) if it.response == *to) {
+            let _ = self.records.renew(claim, MINUTES).await?;
+        }
         open.seal = Some((claim.clone(), to.clone(), kept));
         Ok(())
     }
@@ -202,6 +206,49 @@ async fn nothing_is_sent_after_a_commit_of_the_work() {
         calls.map(|call| shelf.store.calls(call)),
         [1, 1, 0, 0, 0, 0]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_commits_again_writes_its_rows_once() {
+    for (how, fault, limit, is_committed) in [
+        ("beside the first", Fault::Late, MINUTES, true),
+        ("after a refusal", Fault::Broken, MINUTES, true),
+        (
+            "after an unknown end",
+            Fault::LostAnswer,
+            MINUTES * 9,
+            false,
+        ),
+        (
+            "after a drop",
+            Fault::Silence,
+            Duration::from_millis(1),
+            false,
+        ),
+    ] {
+        let shelf = Shelf::new();
+        shelf.store.next("commit", &[fault]);
+        shelf.store.always("renew", Fault::Down);
+        let work = async |work: idem_core::Work| {
+            let body = async |mut tx: Tx| {
+                tx.rows.push(1);
+                Ok(7_u32)
+            };
+            let commit = || tokio::time::timeout(limit, work.commit(&shelf, body));
+            if how == "beside the first" {
+                let (one, two) = tokio::join!(commit(), commit());
+                return one?.or(two?);
+            }
+            assert!(!matches!(commit().await, Ok(Ok(_))), "{how}");
+            commit().await?
+        };
+        let ran = shelf.idem().run(key(), &1, work).await;
+        assert_eq!(shelf.rows(), [1], "{how}");
+        assert_eq!(ran.is_ok(), is_committed, "{how}: {ran:?}");
+        shelf.store.heal();
+        let again = shelf.run(false, &Effects::default()).await.unwrap();
+        assert_eq!((again.into_replayed(), shelf.rows()), (Some(7), vec![1]));
+    }
 }
 
 #[tokio::test]
