@@ -108,8 +108,6 @@ class AzureCalls(Client):
 
 class AzureChat(AzureCalls):
     package = "azure-communication-chat"
-    known = {"*": "it sends `Repeatability-Request-ID` without `Repeatability-First-Sent`, "
-                  "which the specification forbids: 400"}
     ok = {"status": 201, "body": {"chatThread": {
         "id": "run $run", "topic": "t", "createdOn": "2020-10-30T10:50:50Z",
         "createdByCommunicationIdentifier": {"rawId": "u", "communicationUser": {"id": "u"}}}}}
@@ -165,7 +163,6 @@ class Mcp(Client):
     declined = {"body": {"jsonrpc": "2.0", "id": "$id", "error": {"code": -32001, "message": "no"}}}
     broken = {"body": {"jsonrpc": "2.0", "id": "$id", "error": {"code": -32603, "message": "no"}}}
     other = "MCPError"
-    known = {"stream": "a call with a key is answered at its end: no progress arrives before"}
 
     def call(self, world, key, amount, headers, **more):
         from mcp import Client
