@@ -70,7 +70,7 @@ pub(crate) fn run(writes: bool) -> Result<Counts> {
     let mut port = String::new();
     let lines = server.0.stdout.take().ok_or("the server has no output")?;
     BufReader::new(lines).read_line(&mut port)?;
-    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPYCACHEPREFIX", target.join("pycache"));
     command.args(["tests/clients/python/run.py", port.trim()]);
     let log = target.join("cases.jsonl");
     let ended = until(command.stdout(File::create(&log)?).spawn()?);
