@@ -21,6 +21,7 @@ class World:
         plan.update(preset=preset, answers=answers)
         self.port = command("worlds", plan)["port"]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.itself = f"http://127.0.0.1:{PORT}/worlds/{self.port}"
 
     def counts(self):
         return command(f"worlds/{self.port}")
