@@ -135,10 +135,6 @@ class AzureChat(AzureCalls):
         return made.chat_thread.id
 
 
-class OasisCalls(AzureCalls):
-    preset = "oasis"
-
-
 class AzureEmail(AzureCalls):
     package, polled = "azure-communication-email", "GET /emails/operations/1"
     done = {"body": {"id": "1", "status": "Succeeded"}}
@@ -521,7 +517,7 @@ class TwilioSharedKey(TwilioWebhook):
     preset, algorithm = "webhooks/twilio_shared_key", "HMAC_SHA256"
 
 
-CLIENTS = [Stripe, StripeV2, Square, Adyen, Boto3, AzureCalls, AzureChat, AzureEmail, OasisCalls,
-           BackupDr, PayPal, Ucp, Urllib3, PyIceberg, Mcp, UcpMcp, AcpMcp, AdCp, A2a, A2aStream,
+CLIENTS = [Stripe, StripeV2, Square, Adyen, Boto3, AzureCalls, AzureChat, AzureEmail, BackupDr,
+           PayPal, Ucp, Urllib3, PyIceberg, Mcp, UcpMcp, AcpMcp, AdCp, A2a, A2aStream,
            A2aRest, A2aRestStream, StripeWebhook, StandardWebhook, SvixWebhook, SlackWebhook,
            TwilioWebhook, TwilioSharedKey]
