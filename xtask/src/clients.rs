@@ -74,6 +74,7 @@ pub(crate) fn run(writes: bool) -> Result<Counts> {
     let lines = server.0.stdout.take().ok_or("the server has no output")?;
     BufReader::new(lines).read_line(&mut port)?;
     command.env("PYTHONPYCACHEPREFIX", target.join("pycache"));
+    command.env_remove("PYTHONDONTWRITEBYTECODE");
     command.args(["tests/clients/python/run.py", port.trim()]);
     let log = target.join("cases.jsonl");
     let ended = until(command.stdout(File::create(&log)?).spawn()?);
