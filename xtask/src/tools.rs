@@ -82,6 +82,8 @@ fn new_venv(folder: &Path, arguments: &[&str]) -> Result {
         "install",
         "--quiet",
         "--disable-pip-version-check",
+        // Most modules are never imported; Python compiles the others when they are.
+        "--no-compile",
     ]);
     output(pip.args(arguments)).map(drop)
 }

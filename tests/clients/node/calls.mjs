@@ -22,15 +22,19 @@ const CALLS = {
     return (await client.send(new AssociateFileSystemAliasesCommand(input))).Aliases[0].Name;
   },
 
-  async mcp({ url, key, amount, headers }) {
+  async mcp({ url, key, amount, headers, timeout, next }) {
     const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
     const { StreamableHTTPClientTransport: Transport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
     const client = new Client({ name: "c", version: "1" });
     await client.connect(new Transport(new URL(`${url}/mcp`)));
     const _meta = { idempotencyKey: key, ...headers };
-    const made = await client.callTool({ name: "pay", arguments: { amount }, _meta });
-    await client.close();
-    return made.content[0].text;
+    const onprogress = next && (() => fetch(next, { method: "POST" }));
+    const call = { name: "pay", arguments: { amount }, _meta };
+    try {
+      return (await client.callTool(call, undefined, { timeout, onprogress })).content[0].text;
+    } finally {
+      await client.close();
+    }
   },
 
   async stripeSignature({ secret, body }) {

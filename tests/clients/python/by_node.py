@@ -72,7 +72,11 @@ class Fsx(ByNode, clients.Boto3):
 
 class NodeMcp(ByNode, clients.Mcp):
     package, name, other = "@modelcontextprotocol/sdk", "mcp", "McpError"
-    case_cancel = case_stream = None
+
+    def call(self, world, key, amount, headers, read_timeout_seconds=60, progress_callback=None):
+        return self.process.call(self.name, url=world.url, key=key, amount=amount, headers=headers,
+                                 timeout=int(read_timeout_seconds * 1000),
+                                 next=progress_callback and world.itself)
 
 
 class NodeStripeWebhook(NodeSender, clients.StripeWebhook):

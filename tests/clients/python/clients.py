@@ -20,8 +20,20 @@ class Stripe(Client):
         client = stripe.StripeClient("sk_test_1", base_addresses={"api": world.url},
                                      max_network_retries=2)
         options = {"idempotency_key": key, "headers": headers}
-        made = client.v1.payment_intents.create({"amount": amount, "currency": "eur"}, options)
-        return made.id
+        return self.create(client, amount, options).id
+
+    def create(self, client, amount, options):
+        return client.v1.payment_intents.create({"amount": amount, "currency": "eur"}, options)
+
+
+class StripeV2(Stripe):
+    preset, ok = "stripe_v2", {"body": {"id": "run $run", "object": "v2.core.event_destination"}}
+    declined_runs = 2
+
+    def create(self, client, amount, options):
+        made = {"name": str(amount), "type": "webhook_endpoint", "event_payload": "thin",
+                "enabled_events": ["v1.billing.meter.error_report_triggered"]}
+        return client.v2.core.event_destinations.create(made, options)
 
 
 class Square(Client):
@@ -108,8 +120,6 @@ class AzureCalls(Client):
 
 class AzureChat(AzureCalls):
     package = "azure-communication-chat"
-    known = {"*": "it sends `Repeatability-Request-ID` without `Repeatability-First-Sent`, "
-                  "which the specification forbids: 400"}
     ok = {"status": 201, "body": {"chatThread": {
         "id": "run $run", "topic": "t", "createdOn": "2020-10-30T10:50:50Z",
         "createdByCommunicationIdentifier": {"rawId": "u", "communicationUser": {"id": "u"}}}}}
@@ -123,6 +133,120 @@ class AzureChat(AzureCalls):
         made = client.create_chat_thread(f"topic {amount}", idempotency_token=key, headers=headers,
                                          enforce_https=False, retry_backoff_factor=0.1)
         return made.chat_thread.id
+
+
+class AzureEmail(AzureCalls):
+    package, polled = "azure-communication-email", "GET /emails/operations/1"
+    done = {"body": {"id": "1", "status": "Succeeded"}}
+    failed = {"body": {"id": "1", "status": "Failed", "error": {"code": "no", "message": "no"}}}
+    free = {polled: done}
+    ok = {"status": 202, "headers": {"operation-location": "/emails/operations/1"},
+          "body": {"id": "1", "status": "Running"}}
+    case_long_running = Client.ends_as_it_ended
+
+    def call(self, world, key, amount, headers):
+        from azure.communication.email import EmailClient
+        from azure.core.credentials import AzureKeyCredential
+
+        client = EmailClient(world.url, AzureKeyCredential("c2VjcmV0"))
+        message = {"content": {"subject": str(amount)}, "senderAddress": "a@example.com"}
+        begun = client.begin_send(message, polling_interval=0.1, retry_backoff_factor=0.1,
+                                  headers={"Repeatability-Request-ID": key, **headers})
+        return begun.result()["status"]
+
+
+class BackupDr(Client):
+    package, preset = "google-cloud-backupdr", "aip155"
+    name = "projects/p/locations/l"
+    polled = f"GET /v1/{name}/operations/1"
+    done = {"body": {"name": f"{name}/operations/1", "done": True, "response": {
+        "@type": "type.googleapis.com/google.cloud.backupdr.v1.ManagementServer", "name": "m"}}}
+    failed = {"body": {"name": f"{name}/operations/1", "done": True,
+                       "error": {"code": 9, "message": "no"}}}
+    free = {polled: done}
+    ok = {"body": {"name": f"{name}/operations/1"}}
+    declined = {"status": 403, "body": {"error": {"code": 403, "message": "no"}}}
+    broken = {"status": 503, "body": {"error": {"code": 503, "message": "no"}}}
+    other, declined_runs = "BadRequest", 2
+    case_long_running = Client.ends_as_it_ended
+
+    def call(self, world, key, amount, headers):
+        from google.auth.credentials import AnonymousCredentials
+        from google.cloud import backupdr_v1
+
+        client = backupdr_v1.BackupDRClient(credentials=AnonymousCredentials(), transport="rest",
+                                            client_options={"api_endpoint": world.url})
+        request = {"parent": self.name, "management_server_id": "m", "request_id": key,
+                   "management_server": {"description": str(amount)}}
+        begun = client.create_management_server(request, metadata=list(headers.items()))
+        return begun.result(timeout=30).name
+
+
+class PayPal(Client):
+    package, preset = "paypal-server-sdk", "paypal"
+    free = {"POST /v1/oauth2/token": {"body": {"access_token": "t", "token_type": "Bearer",
+                                               "expires_in": 60}}}
+    ok = {"status": 201, "body": {"id": "run $run", "status": "CREATED"}}
+    declined = {"status": 422, "body": {"name": "UNPROCESSABLE_ENTITY", "message": "no",
+                                        "debug_id": "d"}}
+    broken = {**declined, "status": 500}
+    other, declined_runs = "ErrorException", 2
+
+    def call(self, world, key, amount, headers):
+        from paypalserversdk import configuration as settings
+        from paypalserversdk.http.auth.o_auth_2 import ClientCredentialsAuthCredentials
+        from paypalserversdk.paypal_serversdk_client import PaypalServersdkClient
+
+        client = PaypalServersdkClient(config=settings.Configuration(
+            max_retries=2, backoff_factor=0.1, retry_methods=["POST"],
+            client_credentials_auth_credentials=ClientCredentialsAuthCredentials("i", "s")))
+        client.config.environments = {
+            client.config.environment: {settings.Server.DEFAULT: world.url}}
+        unit = {"amount": {"currency_code": "EUR", "value": str(amount)}}
+        options = {"paypal_request_id": key, "paypal_client_metadata_id": headers.get("x-attempt"),
+                   "body": {"intent": "CAPTURE", "purchase_units": [unit]}}
+        return client.orders.create_order(options).body.id
+
+
+class Ucp(Client):
+    package, preset = "ucp-client", "ucp"
+    ok = {"body": {"id": "run $run", "ucp": {"version": "2026-01-11", "capabilities": []},
+                   "line_items": [], "status": "incomplete", "currency": "EUR", "totals": [],
+                   "links": [], "payment": {"handlers": []}}}
+    declined = {"status": 422, "body": {"message": "no"}}
+    broken = {"status": 503, "body": {"message": "no"}}
+    other = "UCPClientError"
+
+    def call(self, world, key, amount, headers):
+        from ucp_client import client
+        from ucp_sdk.models.schemas.shopping.checkout_create_req import CheckoutCreateRequest
+
+        async def run():
+            async with client.UCPClient(world.url) as ucp:
+                ucp._client.headers.update(headers)
+                item = {"item": {"id": "i"}, "quantity": amount}
+                made = CheckoutCreateRequest(line_items=[item], currency="EUR", payment={})
+                return (await ucp.create_checkout(made, key)).id
+
+        return unwrapped(run())
+
+
+class Urllib3(Client):
+    package, preset = "urllib3", "ietf"
+    ok = {"body": {"id": "run $run"}}
+    # It tries again after each of these statuses, the stored ones too.
+    declined = {"status": 402, "body": {"type": "about:blank"}}
+    broken = {"status": 503, "body": {"type": "about:blank"}}
+    other = "MaxRetryError"
+
+    def call(self, world, key, amount, headers):
+        import urllib3
+
+        again = urllib3.Retry(2, allowed_methods=["POST"], backoff_factor=0.1,
+                              status_forcelist=[402, 409, 422, 503])
+        made = urllib3.request("POST", world.url + "/pay", json={"amount": amount}, retries=again,
+                               headers={"Idempotency-Key": key, **headers})
+        return made.json()["id"]
 
 
 class PyIceberg(Client):
@@ -165,15 +289,18 @@ class Mcp(Client):
     declined = {"body": {"jsonrpc": "2.0", "id": "$id", "error": {"code": -32001, "message": "no"}}}
     broken = {"body": {"jsonrpc": "2.0", "id": "$id", "error": {"code": -32603, "message": "no"}}}
     other = "MCPError"
-    known = {"stream": "a call with a key is answered at its end: no progress arrives before"}
+
+    def parameters(self, key, amount):
+        return {"name": "pay", "arguments": {"amount": amount}, "meta": {"idempotencyKey": key}}
 
     def call(self, world, key, amount, headers, **more):
         from mcp import Client
 
         async def run():
             async with Client(world.url + "/mcp") as client:
-                made = await client.call_tool("pay", {"amount": amount}, **more,
-                                              meta={"idempotencyKey": key, **headers})
+                parameters = self.parameters(key, amount)
+                parameters["meta"] = {**parameters.get("meta", {}), **headers}
+                made = await client.call_tool(**parameters, **more)
                 return made.content[0].text
 
         return unwrapped(run())
@@ -199,6 +326,50 @@ class Mcp(Client):
         self.one_effect(world, self.send(world, key))
 
 
+class UcpMcp(Mcp):
+    preset, named = "ucp_mcp", "idempotency-key"
+
+    def parameters(self, key, amount):
+        arguments = {"meta": {self.named: key}, "id": "c", "payload": {"amount": amount}}
+        return {"name": "cancel_checkout", "arguments": arguments}
+
+
+class AcpMcp(UcpMcp):
+    preset, named = "acp_mcp", "idempotency_key"
+
+    def parameters(self, key, amount):
+        return {**super().parameters(key, amount), "name": "cancel_checkout_session"}
+
+
+class AdCp(Mcp):
+    package, preset, arguments = "adcp", "adcp", ["delete_property_list"]
+    ok = {"body": {"jsonrpc": "2.0", "id": "$id", "result": {
+        "content": [{"type": "text", "text": "done"}], "isError": False,
+        "structuredContent": {"deleted": True, "list_id": "run $run"}}}}
+    error = {"code": "PRODUCT_NOT_FOUND", "message": "no", "recovery": "correctable"}
+    declined = {"body": {"jsonrpc": "2.0", "id": "$id", "result": {
+        "content": [{"type": "text", "text": "no"}], "isError": True,
+        "structuredContent": {"adcp_error": error, "errors": [error]}}}}
+    other, declined_runs = "IdempotencyConflictError", 2
+    case_cancel = case_stream = None
+
+    def call(self, world, key, amount, headers):
+        import adcp
+        from adcp.types import DeletePropertyListRequest
+
+        async def run():
+            agent = adcp.AgentConfig(id="a", agent_uri=world.url + "/mcp", protocol="mcp",
+                                     extra_headers=headers)
+            async with adcp.ADCPClient(agent, server_version="3.0") as client:
+                made = await client.delete_property_list(
+                    DeletePropertyListRequest(list_id=f"l{amount}", idempotency_key=key))
+                if not made.success:
+                    raise RuntimeError(made.error)
+                return made.data.list_id
+
+        return unwrapped(run())
+
+
 class A2a(Client):
     package, preset = "a2a-sdk", "a2a"
     ok = {"body": {"jsonrpc": "2.0", "id": "$id", "result": {"message": {
@@ -207,6 +378,7 @@ class A2a(Client):
                          "error": {"code": -32602, "message": "no"}}}
     broken = {"body": {"jsonrpc": "2.0", "id": "$id", "error": {"code": -32603, "message": "no"}}}
     other = "A2AClientError"
+    binding, path = "JSONRPC", "/a2a"
 
     def call(self, world, key, amount, headers):
         import httpx
@@ -214,14 +386,55 @@ class A2a(Client):
         from a2a.types import Message, Part, Role, SendMessageRequest
 
         async def run():
-            card = minimal_agent_card(world.url + "/a2a", ["JSONRPC"])
-            config = ClientConfig(streaming=False, httpx_client=httpx.AsyncClient(timeout=60))
-            client = await create_client(card, config)
-            message = Message(message_id=key, role=Role.ROLE_USER, parts=[Part(text=f"pay {amount}")])
+            card = minimal_agent_card(world.url + self.path, [self.binding])
+            card.capabilities.streaming = "events" in self.ok
+            http = httpx.AsyncClient(timeout=60, headers=headers)
+            config = ClientConfig(streaming=card.capabilities.streaming, httpx_client=http,
+                                  supported_protocol_bindings=[self.binding])
+            client, seen = await create_client(card, config), []
+            message = Message(message_id=key, role=Role.ROLE_USER,
+                              parts=[Part(text=f"pay {amount}")])
             async for made in client.send_message(SendMessageRequest(message=message)):
-                return made.message.message_id
+                seen.append(str(made).replace("\n", " "))
+                world.next()
+            return seen[-1]
 
         return unwrapped(run())
+
+
+def task(state):
+    status = {"state": "TASK_STATE_" + state}
+    return {"task": {"id": "run $run", "contextId": "c", "status": status}}
+
+
+class A2aStream(A2a):
+    form = " (streams)"
+    ok = {"events": [{"jsonrpc": "2.0", "id": "$id", "result": task("WORKING")},
+                     {"jsonrpc": "2.0", "id": "$id", "result": task("COMPLETED")}]}
+
+    def world(self, *answers, **plan):
+        world = super().world(*answers, **plan)
+        world.next()  # Only one case looks at when an event arrives.
+        return world
+
+    def case_stream(self):
+        """An event arrives before the next, which waits for it."""
+        world, key = super().world(), new_key()
+        self.one_effect(world, self.send(world, key), self.send(world, key))
+
+
+class A2aRest(A2a):
+    preset, binding, path = "a2a_rest", "HTTP+JSON", ""
+    ok = {"body": A2a.ok["body"]["result"]}
+    declined = {"status": 400, "body": {"error": {"code": 400, "message": "no"}}}
+    broken = {"status": 503, "body": {"error": {"code": 503, "message": "no"}}}
+    declined_runs = 2
+
+
+class A2aRestStream(A2aStream):
+    preset, binding, path = A2aRest.preset, A2aRest.binding, A2aRest.path
+    ok = {"events": [task("WORKING"), task("COMPLETED")]}
+    declined, broken, declined_runs = A2aRest.declined, A2aRest.broken, 2
 
 
 def unwrapped(run):
@@ -304,5 +517,7 @@ class TwilioSharedKey(TwilioWebhook):
     preset, algorithm = "webhooks/twilio_shared_key", "HMAC_SHA256"
 
 
-CLIENTS = [Stripe, Square, Adyen, Boto3, AzureCalls, AzureChat, PyIceberg, Mcp, A2a, StripeWebhook,
-           StandardWebhook, SvixWebhook, SlackWebhook, TwilioWebhook, TwilioSharedKey]
+CLIENTS = [Stripe, StripeV2, Square, Adyen, Boto3, AzureCalls, AzureChat, AzureEmail, BackupDr,
+           PayPal, Ucp, Urllib3, PyIceberg, Mcp, UcpMcp, AcpMcp, AdCp, A2a, A2aStream,
+           A2aRest, A2aRestStream, StripeWebhook, StandardWebhook, SvixWebhook, SlackWebhook,
+           TwilioWebhook, TwilioSharedKey]

@@ -1,5 +1,6 @@
 """Worlds of the server, and the cases that every client has."""
 
+import asyncio
 import concurrent.futures
 import importlib.metadata
 import itertools
@@ -20,6 +21,7 @@ class World:
         plan.update(preset=preset, answers=answers)
         self.port = command("worlds", plan)["port"]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.itself = f"http://127.0.0.1:{PORT}/worlds/{self.port}"
 
     def counts(self):
         return command(f"worlds/{self.port}")
@@ -49,7 +51,8 @@ def outcome(call):
     """Returns what a call gave: a result, or the class of its error."""
     try:
         return "ok", call()
-    except Exception as error:  # Each SDK has classes of its own.
+    # Each SDK has classes of its own; adcp ends its caller where the connection ends.
+    except (Exception, asyncio.CancelledError) as error:
         return "error", type(error).__name__
 
 
@@ -66,6 +69,8 @@ class Client:
     other = None
     # How often the handler runs for a request that it declines twice.
     declined_runs = 1
+    # Said beside the name of the package, where its calls have two forms.
+    form = ""
     # Cases that do not hold, with the reason; `*` is every case.
     known = {}
 
@@ -73,8 +78,8 @@ class Client:
         self.version = importlib.metadata.version(self.package)
 
     def world(self, *answers, **plan):
-        answers = answers or (self.ok,)
-        return World(self.preset, answers, arguments=self.arguments, free=self.free, **plan)
+        plan = {"arguments": self.arguments, "free": self.free, **plan}
+        return World(self.preset, answers or (self.ok,), **plan)
 
     def send(self, world, key, amount=5, headers=None):
         return outcome(lambda: self.call(world, key, amount, headers or {}))
@@ -140,6 +145,16 @@ class Client:
         again = self.send(world, key, headers={**trace, "x-attempt": "2"})
         self.one_effect(world, self.send(world, key), again)
 
+    case_long_running = None
+
+    def ends_as_it_ended(self):
+        """The call and its repetition wait for one operation, and learn how it ended."""
+        for ended, expected in (self.done, "ok"), (self.failed, "error"):
+            world, key = self.world(free={self.polled: ended}), new_key()
+            first, again = self.send(world, key), self.send(world, key)
+            assert first == again and first[0] == expected, f"{first}, {again}"
+            assert world.counts()["runs"] == 1, f"{world.counts()}"
+
     def report(self):
         """Runs every case, and prints a line of JSON for each."""
         for name in [name for name in dir(self) if name.startswith("case_")]:
@@ -153,8 +168,8 @@ class Client:
                     result, why = "failed", f"it holds, against what is known: {known}"
             except Exception as error:
                 result, why = ("known", known) if known else ("failed", described(error))
-            line = {"language": self.language, "preset": self.preset, "client": self.package}
-            line.update(version=self.version, case=case, result=result, why=why)
+            line = {"language": self.language, "preset": self.preset, "version": self.version}
+            line.update(client=self.package + self.form, case=case, result=result, why=why)
             print(json.dumps(line), flush=True)
 
 

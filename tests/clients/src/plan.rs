@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     arguments: Vec<String>,
     /// The answers of the handler's runs; the last one is that of all later runs.
     pub(crate) answers: Vec<Planned>,
-    /// The answers to what is no work: methods of JSON-RPC, or `GET /path`.
+    /// The answers to what is no work: methods of JSON-RPC, tools, or `GET /path`.
     #[serde(default)]
     pub(crate) free: HashMap<String, Planned>,
     /// What happens to each request that is work; nothing happens to later ones.
@@ -80,7 +80,8 @@ impl Plan {
         let arguments = self.arguments.iter().cloned();
         Ok(match self.preset.as_str() {
             "a2a" => presets::a2a(),
-            "acp" => presets::acp(),
+            "a2a_rest" => presets::a2a_rest(),
+            "acp_mcp" => presets::acp_mcp(),
             "adcp" => presets::adcp(arguments, [""; 0]),
             "adyen" => presets::adyen(),
             "aip155" => presets::aip155(),
@@ -89,10 +90,13 @@ impl Plan {
             "iceberg" => presets::iceberg(),
             "ietf" => HttpPolicy::ietf(),
             "mcp" => presets::mcp(arguments),
+            "oasis" => presets::oasis(),
             "paypal" => presets::paypal(),
             "square" => presets::square(),
             "stripe" => presets::stripe(),
+            "stripe_v2" => presets::stripe_v2(),
             "ucp" => presets::ucp(),
+            "ucp_mcp" => presets::ucp_mcp(),
             _ => return Err(Error::invalid_input("no such preset")),
         })
     }

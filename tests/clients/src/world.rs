@@ -37,7 +37,7 @@ pub(crate) struct Counts {
     events: usize,
 }
 
-/// How a request is called in the plan, and the id of its call.
+/// How a request is called in the plan (a tool, a method or a path), and the id of its call.
 #[derive(Debug, Clone)]
 struct Called {
     name: String,
@@ -96,7 +96,9 @@ impl World {
     fn called(&self, request: &http::request::Parts, body: &[u8]) -> Called {
         let call: Value = serde_json::from_slice(body).unwrap_or_default();
         let path = || format!("{} {}", request.method, request.uri.path());
-        let name = call["method"].as_str().map_or_else(path, str::to_owned);
+        let tool = call["params"]["name"].as_str();
+        let name = tool.or(call["method"].as_str());
+        let name = name.map_or_else(path, str::to_owned);
         let is_notification = call.get("method").is_some() && call.get("id").is_none();
         Called {
             is_work: !is_notification
