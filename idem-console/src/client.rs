@@ -24,15 +24,16 @@ impl Client {
         let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical());
         let is_proxy = peer.is_some_and(|peer| options.proxies.contains(&peer));
         // The last value is the proxy's own; those before it may be the browser's invention.
-        let last = |name: &str| {
-            let value = parts.headers.get_all(name).iter().next_back()?;
-            let value = value.to_str().ok()?.rsplit(',').next()?;
-            Some(value.trim())
+        let behind = |name: &str| {
+            let values = parts.headers.get_all(name).iter();
+            let value = values.filter(|_| is_proxy).next_back()?.as_bytes();
+            let own = value.rsplit(|byte| *byte == b',').next()?;
+            Some(std::str::from_utf8(own).unwrap_or_default().trim())
         };
-        let behind = |name| if is_proxy { last(name) } else { None };
-        let forwarded = behind("x-forwarded-for").and_then(|address| address.parse().ok());
+        // A value that is no address is that of somebody unknown, not of the proxy.
+        let forwarded = behind("x-forwarded-for").map(|address| address.parse().ok());
         Self {
-            address: forwarded.or(peer),
+            address: forwarded.unwrap_or(peer),
             is_proxy,
             is_https: behind("x-forwarded-proto") == Some("https"),
         }

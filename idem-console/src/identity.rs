@@ -56,10 +56,14 @@ impl Identity {
             }
         };
         match console.options.access.as_ref().map(|access| &access.0) {
-            None => match client.address.is_some_and(|address| address.is_loopback()) {
-                true => Ok(identity("anybody".to_owned(), None)),
-                false => Err(Stranger::Remote),
-            },
+            None => {
+                let relayed = ["forwarded", "via"];
+                let is_relayed = relayed.iter().any(|name| parts.headers.contains_key(*name));
+                match client.address.filter(|address| address.is_loopback()) {
+                    Some(_) if !is_relayed => Ok(identity("anybody".to_owned(), None)),
+                    _ => Err(Stranger::Remote),
+                }
+            }
             Some(Proof::Header(name)) => {
                 let mut values = parts.headers.get_all(name).iter();
                 let who = values.next().and_then(|value| value.to_str().ok());
@@ -147,18 +151,23 @@ mod tests {
     #[test]
     fn without_access_only_this_machine_is_let_in_whatever_host_it_names() {
         let console = Console::new(Arc::new(MemoryStore::new()), Options::new()).unwrap();
-        for (peer, forwarded, is_let_in) in [
-            (Some("127.0.0.1:9"), None, true),
-            (Some("[::1]:9"), None, true),
-            (Some("[::ffff:127.0.0.1]:9"), None, true),
-            (Some("10.0.0.7:9"), None, false),
-            (Some("10.0.0.7:9"), Some("127.0.0.1"), false),
-            (Some("127.0.0.1:9"), Some("10.0.0.7"), false),
-            (None, None, false),
+        for (peer, header, is_let_in) in [
+            (Some("127.0.0.1:9"), "", true),
+            (Some("[::1]:9"), "", true),
+            (Some("[::ffff:127.0.0.1]:9"), "", true),
+            (Some("10.0.0.7:9"), "", false),
+            (Some("10.0.0.7:9"), "x-forwarded-for: 127.0.0.1", false),
+            (Some("127.0.0.1:9"), "x-forwarded-for: 10.0.0.7", false),
+            // A proxy of this machine speaks for others, however it says so.
+            (Some("127.0.0.1:9"), "x-forwarded-for: 10.0.0.7:80", false),
+            (Some("127.0.0.1:9"), "x-forwarded-for: é, 10.0.0.7", false),
+            (Some("127.0.0.1:9"), "forwarded: for=10.0.0.7", false),
+            (Some("127.0.0.1:9"), "via: 1.1 proxy", false),
+            (None, "", false),
         ] {
             let mut request = http::Request::get("/").header("host", "127.0.0.1");
-            if let Some(address) = forwarded {
-                request = request.header("x-forwarded-for", address);
+            if let Some((name, value)) = header.split_once(": ") {
+                request = request.header(name, value);
             }
             let (mut parts, ()) = request.body(()).unwrap().into_parts();
             if let Some(peer) = peer {
@@ -166,7 +175,7 @@ mod tests {
                 parts.extensions.insert(ConnectInfo(peer));
             }
             let found = Identity::of(&parts, &console, true);
-            assert_eq!(found.is_ok(), is_let_in, "{peer:?} {forwarded:?}");
+            assert_eq!(found.is_ok(), is_let_in, "{peer:?} {header}");
         }
     }
 }

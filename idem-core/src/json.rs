@@ -48,7 +48,14 @@ pub enum MemberError {
     /// elements of an array for members, by their position.
     #[error("the document has an array where an object with the member belongs")]
     Positional,
+    /// The object has the member for which `serde_json::Value` returns the document in its text, in
+    /// each program with the feature `raw_value`. idem needs that feature.
+    #[error("the document has a member that some readers take for another document")]
+    Hidden,
 }
+
+/// serde_json's name for a value that is kept as text.
+const HIDDEN: &str = "$serde_json::private::RawValue";
 
 impl<'a> RawJson<'a> {
     /// Reads one document; `None` when it does not follow the grammar.
@@ -118,11 +125,16 @@ impl<'a> RawJson<'a> {
         if self.elements().next().is_some() {
             return Err(MemberError::Positional);
         }
-        let mut named = self.members().filter(|(found, _)| found.is_str(name));
-        match (named.next(), named.next()) {
-            (_, Some(_)) => Err(MemberError::Repeated),
-            (found, None) => Ok(found.map(|(_, value)| value)),
+        let mut named = None;
+        for (found, value) in self.members() {
+            if found.is_str(HIDDEN) {
+                return Err(MemberError::Hidden);
+            }
+            if found.is_str(name) && named.replace(value).is_some() {
+                return Err(MemberError::Repeated);
+            }
         }
+        Ok(named)
     }
 
     /// Returns the value at this JSON Pointer (RFC 6901); `None` when there is none.

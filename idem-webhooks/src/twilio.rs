@@ -71,7 +71,10 @@ impl PublicUrl {
         let is_form = is_form(request.headers());
         let form = if is_form { sorted(body) } else { String::new() };
         let text = query.unwrap_or_default();
-        let is_covered = digests(text).next().is_some() || !is_form && !body.is_empty();
+        // Nothing in the signed text parts query and form, so a digest counts in both.
+        let signed = query.map_or_else(|| form.clone(), |query| format!("?{query}{form}"));
+        let signed = signed.split_once('?').map_or("", |(_, query)| query);
+        let is_covered = digests(signed).next().is_some() || !is_form && !body.is_empty();
         if is_covered && !covers(text, body)? {
             return Err(Rejection::WrongSignature);
         }

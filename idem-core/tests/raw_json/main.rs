@@ -71,6 +71,11 @@ fn a_member_with_two_readings_is_an_error() {
         ),
         (r#"["k"]"#, "/key", MemberError::Positional),
         (r#"{"a":["k"]}"#, "/a/01", MemberError::Positional),
+        (
+            r#"{"a":{"$serde_json::private::RawValue":"{\"b\":1}"}}"#,
+            "/a/b",
+            MemberError::Hidden,
+        ),
     ] {
         assert_eq!(read(text, pointer), Err(error), "{text}");
     }

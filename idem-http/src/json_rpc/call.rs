@@ -17,26 +17,35 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads a call; `None` for notifications, answers, and what is not JSON-RPC 2.0.
-    pub(crate) fn read(body: RawJson<'_>) -> Result<Option<Self>, KeyError> {
-        let is_version = |version: RawJson<'_>| version.is_str("2.0");
+    /// Returns the method of a call and the tool of `tools/call`; `None` where there is no method.
+    pub(crate) fn names(body: RawJson<'_>) -> Result<Option<(String, Option<String>)>, KeyError> {
         let text = |found: Option<RawJson<'_>>| Some(found?.as_str()?.into_owned());
-        // An array is a batch, or no JSON-RPC.
-        if body.bytes().starts_with(b"[") || !body.member("jsonrpc")?.is_some_and(is_version) {
+        // An array is a batch.
+        if body.bytes().starts_with(b"[") {
             return Ok(None);
         }
-        let (Some(id), Some(method)) = (body.member("id")?, text(body.member("method")?)) else {
+        let Some(method) = text(body.member("method")?) else {
             return Ok(None);
         };
-        if !matches!(id.bytes(), [b'"' | b'-' | b'0'..=b'9', ..]) {
-            return Ok(None);
-        }
         let tool = match method == TOOLS {
             true => text(body.pointer("/params/name")?),
             false => None,
         };
-        let id = id.parse().map_err(|_| KeyError::CallId)?;
-        Ok(Some(Self { id, method, tool }))
+        Ok(Some((method, tool)))
+    }
+
+    /// Reads a call of these names.
+    pub(crate) fn read(
+        body: RawJson<'_>,
+        method: String,
+        tool: Option<String>,
+    ) -> Result<Self, KeyError> {
+        let version = body.member("jsonrpc")?;
+        let is_id = |id: &RawJson<'_>| matches!(id.bytes(), [b'"' | b'-' | b'0'..=b'9', ..]);
+        let id = body.member("id")?.filter(is_id);
+        let id = id.filter(|_| version.is_some_and(|version| version.is_str("2.0")));
+        let id = id.and_then(|id| id.parse().ok()).ok_or(KeyError::CallId)?;
+        Ok(Self { id, method, tool })
     }
 
     /// Returns the `id` of the request.

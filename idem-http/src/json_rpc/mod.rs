@@ -14,9 +14,10 @@ pub(crate) use events::{EventReader, Progress, with_id};
 ///
 /// The layer reads the envelope once. A call has the name of its method, and a call of `tools/call`
 /// (MCP) the name of its tool. Calls that are not listed go to the service as they were sent, and
-/// so does what is not a call: notifications, answers, documents that are not JSON-RPC 2.0. A batch
-/// (an array) that contains a listed call is refused, and so are a body that is not JSON and a call
-/// that readers may take for different ones: see [`KeySource`](crate::KeySource).
+/// so do answers and documents without a method. A listed call that is not one of JSON-RPC 2.0 with an
+/// `id` is refused, because some servers do not look. So is a batch (an array) with a listed call, or
+/// with anything but objects, a body that is not JSON, and a call that readers may take for different
+/// ones: see [`KeySource`](crate::KeySource).
 ///
 /// A replay gets the `id` of its own request, and every other byte of the answer stays. A result
 /// whose `resultType` is neither `complete` nor `task` is not an outcome, and releases the key; so do
@@ -98,11 +99,11 @@ impl JsonRpc {
     }
 
     pub(crate) fn envelope(&self, body: RawJson<'_>) -> Result<Envelope, KeyError> {
-        // Of a batch, not even a call with two readings passes.
-        if body
-            .elements()
-            .any(|one| !matches!(self.rule(one), Ok(None)))
-        {
+        // Of a batch, not even a call with two readings passes. Some readers take an array for a
+        // call, by the positions of its elements.
+        let is_other =
+            |one: RawJson<'_>| one.bytes().starts_with(b"{") && matches!(self.rule(one), Ok(None));
+        if !body.elements().all(is_other) {
             return Ok(Envelope::Batch);
         }
         Ok(match self.rule(body)? {
@@ -112,11 +113,14 @@ impl JsonRpc {
     }
 
     fn rule(&self, body: RawJson<'_>) -> Result<Option<(Call, Requirement)>, KeyError> {
-        let Some(call) = Call::read(body)? else {
+        let Some((method, tool)) = Call::names(body)? else {
             return Ok(None);
         };
-        let rule = self.calls.iter().find(|(name, _)| name == call.name());
-        Ok(rule.map(|(_, requirement)| (call, *requirement)))
+        let name = tool.as_ref().unwrap_or(&method);
+        let Some((_, requirement)) = self.calls.iter().find(|(listed, _)| listed == name) else {
+            return Ok(None);
+        };
+        Ok(Some((Call::read(body, method, tool)?, *requirement)))
     }
 }
 
@@ -148,8 +152,7 @@ mod tests {
             (tool("pay"), Some(("pay", Requirement::Required))),
             (message, Some(("message/send", Requirement::Optional))),
             (tool("list"), None),
-            (json!({"jsonrpc": "2.0", "method": "message/send"}), None),
-            (json!({"id": 1, "method": "message/send"}), None),
+            (json!({"jsonrpc": "2.0", "method": "message/list"}), None),
             (json!({"jsonrpc": "2.0", "id": 1, "result": {}}), None),
             (json!("text"), None),
         ] {

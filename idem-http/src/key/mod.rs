@@ -65,10 +65,10 @@ pub enum KeyError {
     /// Readers of the body may differ on which key it has, or on which call it is.
     #[error("the body is ambiguous: {0}")]
     Ambiguous(#[from] MemberError),
-    /// The `id` of the JSON-RPC call cannot be repeated in an answer: a number that no double holds,
-    /// or a string that is not Unicode text.
+    /// The call is not one of JSON-RPC 2.0, or has no `id` that can be repeated in an answer: a number
+    /// that a double holds, or a string of Unicode text.
     #[error(
-        "the id of the call is not a string of Unicode text, or a number in the range of a double"
+        "the call is not one of JSON-RPC 2.0 whose id is a string of Unicode text or a number in the range of a double"
     )]
     CallId,
     /// It is not a UUID.

@@ -86,7 +86,11 @@ pub fn a2a_rest() -> HttpPolicy {
 
 fn tenant(pointer: &'static str) -> impl Fn(&KeyedRequest) -> Vec<String> + Send + Sync {
     move |request| {
-        let tenant = request.member(pointer);
+        let Some(document) = request.json() else {
+            return Vec::new();
+        };
+        // Where readers may differ on the tenant, no other document has the same key.
+        let tenant = document.pointer(pointer).unwrap_or(Some(document));
         tenant.map(RawJson::canonical).into_iter().collect()
     }
 }

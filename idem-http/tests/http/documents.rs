@@ -172,6 +172,13 @@ async fn a_key_or_a_call_with_two_readings_is_refused() {
     let nested = HttpPolicy::ietf().with_key_source(KeySource::member("/meta/key"));
     let pay = presets::mcp(["pay"]);
     let call = |text: &str| tool("pay", text);
+    // `serde_json::Value` takes the string for the document.
+    let hidden = |name: &str, document: &str| {
+        let text = serde_json::Value::from(document);
+        format!(r#"{{"{name}":{text}}}"#)
+    };
+    let raw = "$serde_json::private::RawValue";
+    let escaped = "\\u0024serde_json::private::RawValue";
     for (policy, body) in [
         (&aws, r#"{"ClientToken":"a","ClientToken":"b"}"#.into()),
         (&aws, r#"{"ClientToken":"a","Client\u0054oken":"a"}"#.into()),
@@ -181,6 +188,21 @@ async fn a_key_or_a_call_with_two_readings_is_refused() {
         ),
         // A struct may be read from an array, by position.
         (&aws, r#"["a",5]"#.into()),
+        (&pay, r#"["2.0",7,"tools/call",{"name":"pay"}]"#.into()),
+        (&pay, r#"[["2.0",7,"tools/call",{"name":"pay"}]]"#.into()),
+        (&aws, hidden(raw, r#"{"ClientToken":"a"}"#)),
+        (&aws, hidden(escaped, r#"{"ClientToken":"a"}"#)),
+        (&pay, hidden(raw, &call(r#""idempotencyKey":"a""#))),
+        (&pay, format!("[{}]", hidden(raw, &call(r#""x":1"#)))),
+        (
+            &nested,
+            format!(r#"{{"meta":{}}}"#, hidden(raw, r#"{"key":"a"}"#)),
+        ),
+        // Some readers take for a call what is none by the rules of JSON-RPC.
+        (&pay, call(r#""x":1"#).replace("2.0", "1.0")),
+        (&pay, call(r#""x":1"#).replace(r#""jsonrpc":"2.0","#, "")),
+        (&pay, call(r#""x":1"#).replace(r#""id":1,"#, "")),
+        (&pay, call(r#""x":1"#).replace(r#""id":1"#, r#""id":null"#)),
         (&nested, r#"{"meta":{"key":"a"},"meta":{}}"#.into()),
         (&nested, r#"{"meta":["a"]}"#.into()),
         (&pay, call(r#""idempotencyKey":"a","n\u0061me":"list""#)),
@@ -196,6 +218,18 @@ async fn a_key_or_a_call_with_two_readings_is_refused() {
         );
         assert_eq!(app.runs(), 0, "{body}");
     }
+}
+
+#[tokio::test]
+async fn tenants_with_two_readings_share_no_key() {
+    let app = app(presets::a2a());
+    for tenant in ["B", "C"] {
+        let params =
+            format!(r#"{{"tenant":"A","tenant":"{tenant}","message":{{"messageId":"m"}}}}"#);
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":"#;
+        app.send(send(format!("{call}{params}}}"))).await;
+    }
+    assert_eq!(app.runs(), 2);
 }
 
 #[tokio::test]
@@ -266,24 +300,6 @@ async fn another_request_is_a_conflict_also_where_json_has_no_canonical_form() {
         let other = app.send(of(r#"{"key":"k","at":1,"x":[SKIPPED]}"#)).await;
         assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{what}");
         assert_eq!(app.runs(), 1, "{what}");
-    }
-}
-
-#[tokio::test]
-async fn a_member_that_another_library_treats_as_raw_text_is_a_member() {
-    // serde_json's `Value` takes the string for the document.
-    let hidden = |amount: u32| {
-        let call = tool(
-            "pay",
-            &format!(r#""idempotencyKey":"k","arguments":{{"amount":{amount}}}"#),
-        );
-        let text = serde_json::Value::from(call);
-        send(format!(r#"{{"$serde_json::private::RawValue":{text}}}"#))
-    };
-    let app = app(presets::mcp(["pay"]));
-    for amount in 1..=2 {
-        app.send(hidden(amount)).await;
-        assert_eq!(app.runs(), amount as usize, "it is no call, and has no key");
     }
 }
 

@@ -106,7 +106,7 @@ async fn what_is_not_a_listed_call_reaches_the_handler_as_it_was_sent() {
         r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
         r#"[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]"#,
-        r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"pay"}}"#,
+        r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"list"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","x":1e999}"#,
         "",
     ] {
