@@ -8,6 +8,7 @@ use std::time::Duration;
 use idem_core::backend::{Batcher, FinalResult, LockedKeys, RetryPauses};
 use idem_core::engine::Exclusion;
 use idem_core::{Claim, ClaimRequest, IdempotencyStore as _, Key, Record, Response, Result};
+use idem_sql::operations::Operations as _;
 use idem_sql::schema::fnv_1a;
 use idem_sql::transactions::{Isolation, IsolationLevels, OfTheStore, TransactionSource};
 use sqlx::PgPool;
