@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderMap;
+use idem_core::fingerprint::canonical_json;
 use idem_core::wrappers::Mask;
 use idem_core::{ClaimOutcome, ClaimRequest, Conflict, Fingerprint, Key, Record, Response, Result};
 use serde_json::Value;
@@ -21,8 +22,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// The layer keeps the JSON body of each handled request for as long as its response, in a separate
 /// record under a key derived from the request's. A conflict then carries `differences`: a JSON
 /// Patch (RFC 6902) from the first body to this one. Where that would have more than 100 operations
-/// or 16 KiB, the detail says in how many places the two differ. Bodies that are not JSON, or over
-/// the limit, are not kept. Keeping and finding them never fails a request; if it does not work, the conflict
+/// or 16 KiB, the detail says in how many places the two differ. Bodies without a canonical form
+/// ([`canonical_json`]), or over the limit, are not kept. Keeping and finding them never fails a
+/// request; if it does not work, the conflict
 /// has no `differences`.
 ///
 /// ```
@@ -90,7 +92,12 @@ pub(crate) fn document(policy: &HttpPolicy, headers: &HeaderMap, body: &[u8]) ->
     if body.len() > kept.max_bytes || !media::is_json(headers, &media::essence(headers)) {
         return None;
     }
-    Some(kept.masked(serde_json::from_slice(body).ok()?))
+    let text = canonical_json(body).ok()?;
+    // `Value` takes the text of this member for a document, and reads it however deep it is.
+    if text.contains("\"$serde_json::private::RawValue\":") {
+        return None;
+    }
+    Some(kept.masked(serde_json::from_str(&text).ok()?))
 }
 
 /// Runs the handler while keeping its request.

@@ -142,6 +142,14 @@ async fn bodies_that_are_large_or_not_json_are_not_kept() {
 }
 
 #[tokio::test]
+async fn a_document_within_a_text_is_not_kept() {
+    let first = r#"{"$serde_json::private::RawValue":"{\"amount\":1}"}"#;
+    let other = r#"{"$serde_json::private::RawValue":"{\"amount\":2}"}"#;
+    let problem = conflict(&App::counting(layer(keeping())), first, other).await;
+    assert_eq!(problem.get("differences"), None);
+}
+
+#[tokio::test]
 async fn a_store_that_keeps_no_requests_fails_none() {
     let store = FailingStore::new(ErrorKind::Unavailable).only_derived();
     let app = App::counting(layer_on(Idempotency::new(store)).with_policy(keeping()));
