@@ -19,7 +19,8 @@ use idem_core::{BoxError, Idempotency, Policy};
 use idem_examples::crew::Crew;
 use idem_examples::http::Client;
 use idem_http::{HandlerError, HttpPolicy, IdempotencyLayer, Tx};
-use idem_postgres::sqlx::{AssertSqlSafe, PgTransaction, query, query_as};
+use idem_postgres::Transaction;
+use idem_postgres::sqlx::{AssertSqlSafe, query, query_as};
 use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
@@ -123,11 +124,7 @@ macro_rules! on_database {
     };
 }
 on_database!(sqlite, idem_sqlite::SqliteStore, idem_sqlite::Transaction);
-on_database!(
-    postgres,
-    idem_postgres::PostgresStore,
-    PgTransaction<'static>
-);
+on_database!(postgres, idem_postgres::PostgresStore, Transaction);
 
 /// The server, until the test ends.
 async fn serves(address: &str, url: &str, table: &str, exclusion: &str) -> Result<(), BoxError> {

@@ -25,8 +25,8 @@ impl Client {
         let is_proxy = peer.is_some_and(|peer| options.proxies.contains(&peer));
         // The last value is the proxy's own; those before it may be the browser's invention.
         let behind = |name: &str| {
-            let values = parts.headers.get_all(name).iter();
-            let value = values.filter(|_| is_proxy).next_back()?.as_bytes();
+            let mut values = parts.headers.get_all(name).iter();
+            let value = values.rfind(|_| is_proxy)?.as_bytes();
             let own = value.rsplit(|byte| *byte == b',').next()?;
             Some(std::str::from_utf8(own).unwrap_or_default().trim())
         };

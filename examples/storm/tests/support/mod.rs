@@ -89,11 +89,13 @@ impl Ran {
 }
 
 /// Makes a trial of each function, with its name.
+#[allow(unused_macros, reason = "not every program lists functions")]
 macro_rules! trials {
     ($($case:ident,)*) => {
         vec![$(libtest_mimic::Trial::test(stringify!($case), || { $case(); Ok(()) })),*]
     };
 }
+#[allow(unused_imports, reason = "not every program lists functions")]
 pub(crate) use trials;
 
 pub(crate) fn main(trials: Vec<Trial>) -> ExitCode {
