@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Response};
+use idem_core::{BoxError, ClaimOutcome, ClaimRequest, Response};
 use idem_sqlite::{Config, SqliteStore, Transaction, Transactions};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};

@@ -36,6 +36,11 @@ fn signing() -> [(Provider, &'static str, &'static [&'static str]); 5] {
     ]
 }
 
+fn unpadded(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii_end();
+    value.strip_suffix(b"=").unwrap_or(value)
+}
+
 /// A delivery that is signed verifies; with one byte of its body or headers altered it does not.
 #[test]
 fn altered() {
@@ -63,8 +68,9 @@ fn altered() {
                     return;
                 };
                 request.headers_mut().insert(name, altered);
-                // Hexadecimal digits of either case are the same bytes.
-                let is_same = value.eq_ignore_ascii_case(&before);
+                // Hexadecimal digits of either case are the same bytes, and so is base64 without its
+                // padding, before a space.
+                let is_same = unpadded(&value).eq_ignore_ascii_case(unpadded(&before));
                 assert!(is_same || verifier.verify(&request).is_err());
             }
             None if !request.body().is_empty() && flip != 0 => {
