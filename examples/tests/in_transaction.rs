@@ -1,5 +1,5 @@
-//! A service in transaction mode that is killed again and again (SIGKILL), while clients send each
-//! order until it is answered: in the end each order has one row, and one answer.
+//! Kills a service in transaction mode again and again (SIGKILL), while clients send each order
+//! until it is answered. In the end each order has one row and one answer.
 
 #[path = "../storm/tests/support/mod.rs"]
 mod support;
@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
-/// The server is killed once in each round, which sends each of its orders several times at once.
+/// Each round sends each of its orders several times at once, and kills the server once.
 const ROUNDS: u64 = 10;
 const ORDERS: u64 = 12;
 const SENDINGS: u64 = 3;
@@ -62,7 +62,7 @@ fn block_on(future: impl Future<Output = Result<(), BoxError>>) {
     runtime.block_on(in_time).unwrap().unwrap();
 }
 
-/// The service on one database, and what it has left there.
+/// The service on one database, and the rows that it has left there.
 macro_rules! on_database {
     ($name:ident, $backend:ident::$Store:ident, $Transaction:ty) => {
         mod $name {
@@ -75,7 +75,7 @@ macro_rules! on_database {
                 Ok($Store::connect(url, config).await?)
             }
 
-            /// The receipt differs each time that this runs.
+            /// Each call makes another receipt.
             async fn place(
                 State(insert): State<String>,
                 mut tx: Tx<$Transaction>,
@@ -84,7 +84,7 @@ macro_rules! on_database {
                 let receipt = rand::random_range(0..i64::MAX);
                 let insert = query(AssertSqlSafe(insert)).bind(order).bind(receipt);
                 insert.execute(&mut **tx).await?;
-                // Kills meet open transactions.
+                // So that kills meet open transactions.
                 sleep(Duration::from_millis(2)).await;
                 Ok((StatusCode::CREATED, Json(receipt)))
             }
@@ -126,7 +126,7 @@ macro_rules! on_database {
 on_database!(sqlite, idem_sqlite::SqliteStore, idem_sqlite::Transaction);
 on_database!(postgres, idem_postgres::PostgresStore, Transaction);
 
-/// The server, until the test ends.
+/// Serves until the test ends.
 async fn serves(address: &str, url: &str, table: &str, exclusion: &str) -> Result<(), BoxError> {
     let exclusion = serde_json::from_value(exclusion.into())?;
     let policy = Policy::default().with_exclusion(exclusion);
@@ -151,7 +151,7 @@ async fn receipt(client: &Client, url: &str, order: u64) -> Result<i64, BoxError
             .header("content-type", "application/json")
             .header("idempotency-key", format!("\"order-{order}\""))
             .body(order.to_string())?;
-        // Without an answer the server was killed, or is not up again.
+        // Without an answer, the server was killed or is not up again.
         if let Ok(Ok(answer)) = timeout(Duration::from_secs(60), client.send(request)).await {
             let status = answer.status();
             if status == StatusCode::CREATED {
@@ -182,7 +182,7 @@ async fn answers(url: &str, table: &str, exclusion: &str) -> Result<Receipts, Bo
         Ok::<_, BoxError>((i64::try_from(order)?, receipt))
     };
     for round in 0..=ROUNDS {
-        // The last round sends all of them once more.
+        // The last round sends all orders once more.
         let orders: Vec<u64> = match round {
             ROUNDS => (0..ROUNDS * ORDERS).collect(),
             _ => (round * ORDERS..(round + 1) * ORDERS).collect(),

@@ -30,7 +30,7 @@ impl Client {
             let own = value.rsplit(|byte| *byte == b',').next()?;
             Some(std::str::from_utf8(own).unwrap_or_default().trim())
         };
-        // A value that is no address is that of somebody unknown, not of the proxy.
+        // A value that is no address stands for an unknown sender, not for the proxy.
         let forwarded = behind("x-forwarded-for").map(|address| address.parse().ok());
         Self {
             address: forwarded.unwrap_or(peer),

@@ -158,7 +158,7 @@ mod tests {
             (Some("10.0.0.7:9"), "", false),
             (Some("10.0.0.7:9"), "x-forwarded-for: 127.0.0.1", false),
             (Some("127.0.0.1:9"), "x-forwarded-for: 10.0.0.7", false),
-            // A proxy of this machine speaks for others, however it says so.
+            // A proxy on this machine passes on requests of others, whichever header says so.
             (Some("127.0.0.1:9"), "x-forwarded-for: 10.0.0.7:80", false),
             (Some("127.0.0.1:9"), "x-forwarded-for: é, 10.0.0.7", false),
             (Some("127.0.0.1:9"), "forwarded: for=10.0.0.7", false),

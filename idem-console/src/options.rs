@@ -54,8 +54,8 @@ impl Options {
         self
     }
 
-    /// Sets who may use the console. Default: the people of this machine, by the address that their
-    /// requests come from. A [`router`](crate::router) has no default.
+    /// Sets who may use the console. Default: the people of this machine, by the address of their
+    /// requests, without a proxy between. A [`router`](crate::router) has no default.
     pub fn with_access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self

@@ -48,8 +48,8 @@ pub enum MemberError {
     /// elements of an array for members, by their position.
     #[error("the document has an array where an object with the member belongs")]
     Positional,
-    /// The object has the member for which `serde_json::Value` returns the document in its text, in
-    /// each program with the feature `raw_value`. idem needs that feature.
+    /// The object has a member whose text `serde_json::Value` returns as the document, in each
+    /// program with serde_json's feature `raw_value`. idem enables that feature.
     #[error("the document has a member that some readers take for another document")]
     Hidden,
 }

@@ -82,7 +82,7 @@ where
                 }
                 return answered.map(first);
             }
-            // The error is the first one; a later answer was not committed, and says that it was.
+            // The error is of an earlier attempt. The last answer speaks of a commit that failed.
             (Ok(why), _) => answer::rolled_back(&(why as BoxError), true),
             (Err(error), _) => {
                 let own = error.downcast_ref::<Error>();
@@ -108,7 +108,7 @@ struct Attempts<'a, S, R: HttpBody<Data = Bytes>, E> {
     judge: Judge<'a>,
     begun: Begun<R>,
     service: Mutex<S>,
-    /// What the last one answered, and whether that was to be committed.
+    /// The answer of the last call, and whether it was to be committed.
     last: Mutex<Option<(Answered<R, E>, bool)>>,
 }
 

@@ -24,8 +24,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Patch (RFC 6902) from the first body to this one. Where that would have more than 100 operations
 /// or 16 KiB, the detail says in how many places the two differ. Bodies without a canonical form
 /// ([`canonical_json`]), or over the limit, are not kept. Keeping and finding them never fails a
-/// request; if it does not work, the conflict
-/// has no `differences`.
+/// request; if it does not work, the conflict has no `differences`.
 ///
 /// ```
 /// let kept = idem_http::KeptRequests::new().with_masked("/card/number").with_masked("/items/*/secret");
@@ -93,7 +92,7 @@ pub(crate) fn document(policy: &HttpPolicy, headers: &HeaderMap, body: &[u8]) ->
         return None;
     }
     let text = canonical_json(body).ok()?;
-    // `Value` takes the text of this member for a document, and reads it however deep it is.
+    // `Value` takes the text of this member for a document, and reads it at any depth.
     if text.contains("\"$serde_json::private::RawValue\":") {
         return None;
     }

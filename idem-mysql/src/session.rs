@@ -624,7 +624,7 @@ mod tests {
         refused.effect()
     }
 
-    // On a paused clock: the key counts as locked for a moment only.
+    // The clock is paused, because the key counts as locked for a moment only.
     #[tokio::test(start_paused = true)]
     async fn a_claim_in_doubt_that_the_store_refuses_may_have_taken_effect() {
         assert_eq!(effect_of_a_refusal_after(1213).await, Effect::Unknown);

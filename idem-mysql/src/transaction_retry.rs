@@ -57,7 +57,7 @@ pub type Transactions = idem_sql::transactions::Transactions<MySqlTransactions>;
 /// The attempts at one transaction: see [`Transactions`].
 pub type TransactionRetry = idem_sql::transactions::TransactionRetry<MySqlTransactions>;
 
-/// The same on a pool of mysql_async: `MySqlAsyncTransactions::on(&store, pool)`. A work sends its
+/// [`Transactions`] on a pool of mysql_async, made by `on(&store, pool)`. A work sends its
 /// statements by a [`MySqlAsyncTransaction`](crate::MySqlAsyncTransaction).
 #[cfg(feature = "mysql_async")]
 pub type MySqlAsyncTransactions =
@@ -68,7 +68,7 @@ pub trait Connections: Clone + Debug + Send + Sync + 'static {
     /// An open transaction.
     type Transaction: CallerTransaction + 'static;
 
-    /// Begins a transaction by this text. A future that is dropped leaves nothing open.
+    /// Begins a transaction with these statements. A future that is dropped leaves nothing open.
     fn begin(&self, text: &'static str) -> impl Future<Output = Result<Self::Transaction>> + Send;
 
     /// Commits it, as [`Transaction::commit`] does.

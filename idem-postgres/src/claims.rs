@@ -72,7 +72,7 @@ impl Operations {
         rows.first().map(claim).transpose()
     }
 
-    /// Returns whether this transaction holds the key's advisory lock, and the key has no record.
+    /// Returns whether this transaction holds the key's advisory lock and no live record exists.
     pub(crate) async fn is_free(&self, session: &mut Session<'_>, key: &Key) -> Result<bool> {
         let values = Values::of_key(key);
         let rows = session.rows(self.sql.free.with(&values)?, Access::Read);

@@ -32,7 +32,7 @@ pub(crate) enum Session<'s> {
         mode: StatementMode,
         /// How long a statement waits for a lock, as the server reads it.
         wait: String,
-        /// Whether the engine has begun the transaction, with a mark.
+        /// Whether the engine began the transaction, with a mark.
         is_marked: bool,
     },
 }

@@ -374,8 +374,8 @@ SELECT one FROM sealed{restore:1}",
 /// Row S2.
 pub(crate) const SEAL: &str = seal!("");
 
-/// [`SEAL`] in a transaction of the engine, whose begin has set the mark. As in [`FINISHED`], the
-/// cast fails when that transaction has ended.
+/// [`SEAL`] in a transaction of the engine, whose begin has set a mark. As in [`FINISHED`], the
+/// cast fails when the work has ended that transaction.
 pub(crate) const SEAL_BEGUN: &str = seal!(
     " + CAST(CASE WHEN pg_catalog.current_setting('idem.attempt', true) = 'begun'
         THEN '0' ELSE '{ended}' END AS bigint)"

@@ -14,9 +14,9 @@ use crate::store::BACKEND;
 
 /// An open transaction on a connection of the pool.
 ///
-/// It is a [`PgConnection`] for statements. Dropped without an end it closes the connection, which
-/// rolls back: sqlx 0.9.0 would hand back one whose statement was dropped half-way, or whose begin
-/// has failed inside of the transaction.
+/// It is a [`PgConnection`] for statements. Dropped without an end, it closes the connection, which
+/// rolls back. sqlx 0.9.0 would hand back a connection whose statement was dropped half-way, or
+/// whose begin failed after the server had opened the transaction.
 #[derive(Debug)]
 pub struct Transaction {
     connection: PoolConnection<Postgres>,
@@ -44,8 +44,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `Contention` after a conflict, `Unavailable`, both with an unknown effect where the answer was
-    /// lost. `Misconfigured` when a savepoint of sqlx is still open: nothing is committed.
+    /// `Contention` after a conflict; `Unavailable`, with an unknown effect if the answer was lost.
+    /// `Misconfigured` when a savepoint of sqlx is still open: nothing is committed.
     ///
     /// # Cancellation
     ///
@@ -59,7 +59,7 @@ impl Transaction {
         committed.map_err(|error| classify(error, Access::Write).at(BACKEND, "commit"))
     }
 
-    /// Rolls the transaction back, and keeps the connection for others, which dropping does not.
+    /// Rolls the transaction back, and hands the connection to the pool, which a drop would not.
     ///
     /// # Errors
     ///

@@ -108,7 +108,7 @@ fn begin(isolation: Isolation) -> &'static str {
 /// ```
 pub type Transactions = idem_sql::transactions::Transactions<PgTransactions>;
 
-/// The same on a pool of deadpool-postgres: `DeadpoolTransactions::on(&store, pool)`. A work sends its
+/// [`Transactions`] on a pool of deadpool-postgres, made by `on(&store, pool)`. A work sends its
 /// statements by a [`DeadpoolTransaction`](crate::DeadpoolTransaction).
 #[cfg(feature = "deadpool-postgres")]
 pub type DeadpoolTransactions =
@@ -124,7 +124,7 @@ pub trait Connections: Clone + Debug + Send + Sync + 'static {
     /// An open transaction.
     type Transaction: CallerTransaction + 'static;
 
-    /// Begins a transaction by this text. A future that is dropped leaves nothing open.
+    /// Begins a transaction with these statements. A future that is dropped leaves nothing open.
     fn begin(&self, text: String) -> impl Future<Output = Result<Self::Transaction>> + Send;
 
     /// Commits it.
@@ -183,8 +183,8 @@ impl<C: Connections> TransactionSource for PgTransactions<C> {
         self.pool.begin(text).await
     }
 
-    /// Reads for all callers that wait. For a few callers of keys that are mostly fresh,
-    /// [`begin_for`](Self::begin_for) finds the record.
+    /// Reads for all callers that wait. With few of them, the record of a key that is probably
+    /// fresh is left to an exclusive [`begin_for`](Self::begin_for).
     async fn look_up(
         &self,
         store: &PostgresStore,
@@ -231,11 +231,11 @@ impl<C: Connections> TransactionSource for PgTransactions<C> {
         Ok(found)
     }
 
-    /// Begins with a mark of the transaction, which is empty when its key's advisory lock was not
-    /// free. A statement of its own then looks for the record of a holder who has committed since
-    /// the look-up: it sees what was committed before it, and the lock was taken before it.
+    /// Begins with a mark of the transaction, which is empty when the key's advisory lock was not
+    /// free. A second statement, after the lock, looks for a record that was committed since the
+    /// lookup. Under READ COMMITTED it sees all rows that were committed before it.
     ///
-    /// Under REPEATABLE READ and SERIALIZABLE it does not see that record, and the insert fails with
+    /// Under REPEATABLE READ and SERIALIZABLE it may miss that record; the insert then fails with
     /// 40001.
     async fn begin_for(
         &self,

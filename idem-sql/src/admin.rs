@@ -164,8 +164,8 @@ pub fn error(error: BoxError) -> Error {
     }
 }
 
-/// Implements `RecordsIn` for a store and the transactions of `$transaction`; `$session` makes the
-/// session in one for a record's key.
+/// Implements `RecordsIn` for a store and transactions of the type `$transactions`. `$session`
+/// makes the session in one of them, for a record's key.
 #[macro_export]
 macro_rules! records_in {
     (

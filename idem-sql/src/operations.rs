@@ -57,7 +57,7 @@ pub trait Operations: Sync {
     /// Returns the limits.
     fn limits(&self) -> Limits;
 
-    /// Returns the topic of the notification that the key has changed, where there is one.
+    /// Returns the topic of the notification that the key has changed. Default: none.
     fn topic(&self, _key: &Key) -> Option<String> {
         None
     }

@@ -21,7 +21,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     type Store: RecordsIn<Self::Transaction> + Clone;
     /// An open transaction. Dropped, it is rolled back.
     type Transaction: Send + 'static;
-    /// How much a transaction sees of others. The default is that of the store's own statements.
+    /// How much a transaction sees of others, or shares with them.
     type Isolation: Copy + Debug + Default + Send + Sync;
 
     /// Creates transactions on this pool.
@@ -34,7 +34,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         pauses: &mut RetryPauses,
     ) -> impl Future<Output = Result<Self::Transaction>> + Send;
 
-    /// Begins a transaction for the engine, or joins one that works share.
+    /// Begins a transaction for the engine, or joins one that works share. Default: never shared.
     fn begin_shared(
         &self,
         isolation: Self::Isolation,
@@ -43,7 +43,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         self.begin(isolation, pauses)
     }
 
-    /// Returns whether the transaction has rows of other works that are not committed.
+    /// Returns whether the transaction has uncommitted rows of other works.
     fn is_shared(&self, _: &Self::Transaction) -> bool {
         false
     }
@@ -82,7 +82,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
         async { Ok(None) }
     }
 
-    /// Completes a claim in a transaction of [`begin`](Self::begin), if it is still that one: see
+    /// Completes a claim in a transaction of the engine, unless the work has ended it: see
     /// [`Transactional::seal`].
     fn seal(
         &self,
@@ -116,7 +116,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool;
 }
 
-/// A driver whose connections the store has, too.
+/// A driver of which the store has a pool.
 pub trait OfTheStore: TransactionSource {
     /// Returns the pool of the store.
     fn pool(store: &Self::Store) -> Self::Pool;
@@ -144,7 +144,7 @@ pub trait RecordsIn<T>: IdempotencyStore {
     ) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// A driver whose transactions have isolation levels.
+/// A driver whose transactions have isolation levels, or may be shared.
 pub trait IsolationLevels: TransactionSource {}
 
 /// How much a transaction sees of others, on servers with the levels of the SQL standard.
@@ -169,7 +169,7 @@ pub struct Transactions<S: TransactionSource> {
 }
 
 impl<S: TransactionSource> Transactions<S> {
-    /// Creates transactions on the pool of this store, under READ COMMITTED where there are
+    /// Creates transactions on the pool of this store, under READ COMMITTED where the server has
     /// isolation levels. Each is repeated for at most 10 s.
     #[must_use]
     pub fn new(store: &S::Store) -> Self
@@ -190,7 +190,7 @@ impl<S: TransactionSource> Transactions<S> {
         }
     }
 
-    /// Sets the isolation level.
+    /// Sets the isolation level; on SQLite, whether the works of the engine share transactions.
     #[must_use]
     pub fn with_isolation(mut self, isolation: S::Isolation) -> Self
     where
@@ -274,7 +274,7 @@ impl<S: TransactionSource> Transactional for Transactions<S> {
         let claimed = self.store.claims(transaction, request).await?;
         match claimed {
             ClaimOutcome::Acquired(_) => Ok(claimed),
-            // The record may be one that is not committed: the next look-up tells.
+            // The record may be one that is not committed: the next lookup finds out.
             _ if self.source.is_shared(transaction) => Err(LockedKeys::error()),
             _ => Ok(claimed),
         }

@@ -1,9 +1,9 @@
 //! [`Groups`]: works that wait for the write lock run one after the other in one transaction, each
-//! in its savepoint, and share its commit.
+//! in a savepoint, and share its commit.
 //!
-//! Nobody is answered before the commit. What ends a group before it, a work that rolls the
-//! transaction back, is dropped, or takes its savepoint away, rolls all of it back: each of the
-//! others is told so, and is repeated alone.
+//! No caller gets an answer before the commit. A work ends its group early when it is dropped, or
+//! when it ends the transaction or its savepoint by a statement. Then the whole transaction is
+//! rolled back; each of the other works gets an error that calls for a repetition, and runs alone.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,11 @@ use crate::guarded::Transaction;
 /// [`Transactions::with_isolation`](idem_sql::transactions::Transactions::with_isolation).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// Works that wait for the write lock run one after the other in one transaction, each in its
-    /// savepoint, and share its commit: at most 64 works and 10 ms. A work sees the rows of those
-    /// before it, and is answered after the commit. Works that take longer than 10 ms run alone.
+    /// Works that wait for the write lock run one after the other in one transaction, each in a
+    /// savepoint, and share its commit. At most 64 works join, within 10 ms. A work sees the rows
+    /// of those before it. While works take longer than 10 ms on average, each runs alone.
     ///
-    /// A work must not wait for the answer of another work: that may come after its own end.
+    /// A work must not wait for another work's answer, which may come only after its own end.
     #[default]
     Together,
     /// Each work has a transaction of its own.
@@ -33,10 +33,10 @@ pub enum Sharing {
 /// Most works of a group.
 const MOST: usize = 64;
 
-/// How long a group takes in another work. A work that has begun goes on.
+/// How long further works may join a group. A work that has begun goes on.
 const AGE: Duration = Duration::from_millis(10);
 
-/// Works that take longer than this run alone: the answers of those before would wait for them.
+/// While works take longer than this on average, each runs alone: others would wait for its end.
 const LONG: Duration = Duration::from_millis(10);
 
 /// The works of one pool that wait for the write lock.
@@ -48,9 +48,9 @@ struct Queue {
     /// Whether a [`Lead`] exists.
     is_led: bool,
     waiting: VecDeque<oneshot::Sender<Turn>>,
-    /// How many works run alone, because their group has failed.
+    /// How many works are to run alone, because their group has failed.
     alone: usize,
-    /// How long works take.
+    /// How long works take: a moving average.
     typical: Duration,
 }
 
@@ -63,18 +63,18 @@ pub(crate) enum Turn {
     Join(Transaction),
 }
 
-/// The right to begin a transaction. Its drop gives it to the next work.
+/// The right to begin a transaction. Its drop gives the right to the next work.
 #[derive(Debug)]
 pub(crate) struct Lead(Groups);
 
-/// The part of a transaction that works share.
+/// The works that share a transaction.
 #[derive(Debug)]
 pub(crate) struct Group {
     lead: Lead,
     since: Instant,
-    /// When the work began that has the transaction.
+    /// When the current work began.
     begun: Instant,
-    /// The works before it, which wait for the commit: `Err` has its effect.
+    /// The works before it, which wait for the commit. `Err` has the effect of a failed commit.
     ended: Vec<oneshot::Sender<Result<(), Effect>>>,
 }
 
@@ -108,12 +108,12 @@ impl Drop for Lead {
         let mut queue = self.0.queue();
         queue.alone = queue.alone.saturating_sub(1);
         while let Some(next) = queue.waiting.pop_front() {
-            // One that is gone would drop its lead under the lock.
+            // A waiter that is gone would drop its lead under the lock.
             if next.is_closed() {
                 continue;
             }
             drop(queue);
-            // What comes back is dropped here, and gives the right to the next one.
+            // A lead that comes back is dropped here, which gives the right to the next work.
             let _ = next.send(Turn::Lead(Lead(self.0.clone())));
             return;
         }
@@ -132,7 +132,7 @@ impl Group {
         }
     }
 
-    /// Returns whether works have ended in it that are not committed.
+    /// Returns whether other works have ended in the transaction, uncommitted.
     pub(crate) fn is_shared(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -141,7 +141,7 @@ impl Group {
         self.begun = Instant::now();
     }
 
-    /// Ends the part of a work, and returns what it waits for.
+    /// Ends the part of a work, which then waits for the result of the commit.
     pub(crate) fn wait(&mut self) -> oneshot::Receiver<Result<(), Effect>> {
         let mut queue = self.lead.0.queue();
         queue.typical = (queue.typical * 7 + self.begun.elapsed()) / 8;
@@ -161,10 +161,10 @@ impl Group {
         }
     }
 
-    /// Tells all works what became of the transaction.
+    /// Sends the result of the commit to all works that wait.
     pub(crate) fn tell(&mut self, committed: Result<(), Effect>) {
         if committed.is_err() {
-            // The drop of the lead takes one away.
+            // The drop of the lead subtracts one.
             self.lead.0.queue().alone += self.ended.len() + 1;
         }
         for ended in self.ended.drain(..) {
@@ -175,6 +175,6 @@ impl Group {
 
 /// Returns the error of a work whose group was not committed, or may not have been.
 pub(crate) fn not_committed(effect: Effect) -> Error {
-    let message = "the transaction that this work shared with others was not committed; repeat it";
+    let message = "the transaction that this work shared with others failed; repeat the work";
     Error::new(ErrorKind::Contention, effect, message)
 }

@@ -19,8 +19,8 @@ use crate::transaction::BEGIN;
 
 /// An open transaction on a connection of the pool, which holds the write lock.
 ///
-/// One of the engine has the rows of other works, too, which commit with it: see
-/// [`Transactions`](crate::Transactions).
+/// A transaction of the engine may have the rows of other works, too, which commit with it: see
+/// [`Sharing`](crate::Sharing).
 ///
 /// It is a [`SqliteConnection`] for statements. Dropped without a commit, it is rolled back.
 ///
@@ -31,15 +31,15 @@ use crate::transaction::BEGIN;
 pub struct Transaction {
     connection: PoolConnection<Sqlite>,
     state: Arc<State>,
-    /// Whether a commit or rollback has begun and was not answered.
+    /// Whether a commit or rollback was sent, and has no answer yet.
     is_ending: bool,
     /// `None` for a transaction that is not shared.
     group: Option<Group>,
-    /// Whether it is that of a work that others have worked before, whose rows a savepoint keeps.
+    /// Whether a savepoint keeps the rows of other works, which ran before in this transaction.
     has_savepoint: bool,
 }
 
-/// Begins the part of a work; and how it ends.
+/// The statements that begin, keep and undo the part of a work.
 const SAVEPOINT: &str = "SAVEPOINT idem_work";
 const RELEASE: &str = "RELEASE idem_work";
 const UNDO: &str = "ROLLBACK TO idem_work; RELEASE idem_work";
@@ -110,7 +110,7 @@ impl Transaction {
         self
     }
 
-    /// Begins the part of a work that joins others.
+    /// Begins the part of a work that joins other works.
     pub(crate) async fn joined(mut self) -> Result<Self, sqlx::Error> {
         let connection: &mut SqliteConnection = &mut self.connection;
         connection.execute(SqlStr::from_static(SAVEPOINT)).await?;
@@ -121,7 +121,7 @@ impl Transaction {
         Ok(self)
     }
 
-    /// Returns whether the transaction has rows of works that are not committed.
+    /// Returns whether the transaction has uncommitted rows of other works.
     pub(crate) fn is_shared(&self) -> bool {
         self.group.as_ref().is_some_and(Group::is_shared)
     }
@@ -164,7 +164,7 @@ impl Transaction {
         }
         if self.has_savepoint {
             if self.end_part(UNDO).await {
-                // What the work has seen of the others is true only now.
+                // The work may have read rows of the others, which count only after the commit.
                 let _ = self.leave().await;
             }
             return Ok(());
@@ -180,7 +180,8 @@ impl Transaction {
         })
     }
 
-    /// Ends the part of a work in a shared transaction. Returns whether it was as it began.
+    /// Ends the part of a work. Returns false where the work has ended the transaction or the
+    /// savepoint, or has left a savepoint of sqlx open.
     async fn end_part(&mut self, text: &'static str) -> bool {
         let depth = SqliteTransactionManager::get_transaction_depth(&self.connection);
         if depth != 1 {
@@ -194,14 +195,14 @@ impl Transaction {
         ended.is_ok() && self.state.is_open()
     }
 
-    /// Gives the transaction to the next work, or commits it; waits until it is committed.
+    /// Gives the transaction to the next work, or commits it. Waits for the commit.
     async fn leave(mut self) -> Result<(), Effect> {
         let Some(committed) = self.group.as_mut().map(Group::wait) else {
             return Ok(());
         };
         loop {
             let Some(next) = self.group.as_ref().and_then(Group::next) else {
-                // It goes on for the others when this one's future is dropped.
+                // The commit goes on for the other works when this future is dropped.
                 tokio::spawn(async move {
                     let committed = self.commit_all().await;
                     let committed = committed.map_err(|error| error.effect());
@@ -255,8 +256,8 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         let depth = SqliteTransactionManager::get_transaction_depth(&self.connection);
         match (self.state.is_open(), depth) {
-            // It is not known what is open. After an end without an answer, sqlx 0.9.0 skips the
-            // next rollback that it queues, which would be another transaction's.
+            // Nobody knows what is open. After an end without an answer, sqlx 0.9.0 skips the next
+            // rollback that it queues, which would be another transaction's.
             _ if self.is_ending => self.connection.close_on_drop(),
             (true, 1) => SqliteTransactionManager::start_rollback(&mut self.connection),
             (false, 0) => {}
@@ -287,7 +288,7 @@ mod tests {
     use super::*;
     use crate::group::Groups;
 
-    /// Sends a command and drops its future when the connection has done it.
+    /// Sends a command, and drops its future when the connection has executed the command.
     fn dropped_unanswered<T>(ending: impl Future<Output = T>) {
         let mut ending = pin!(ending);
         let mut cx = Context::from_waker(Waker::noop());

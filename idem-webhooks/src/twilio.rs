@@ -61,8 +61,8 @@ impl PublicUrl {
     /// Returns the writings of the signed content.
     ///
     /// A body that is no form counts only by `bodySHA256` in the query, which Twilio adds for it.
-    /// Where the query has that, it counts for every body: else such a delivery would pass again
-    /// without its body, or as an empty form.
+    /// Where query or form has that, it counts for every body: else such a delivery would pass
+    /// again without its body, or as a form.
     pub(crate) fn contents<'a>(
         &'a self,
         request: &'a Request<Bytes>,
@@ -71,7 +71,7 @@ impl PublicUrl {
         let is_form = is_form(request.headers());
         let form = if is_form { sorted(body) } else { String::new() };
         let text = query.unwrap_or_default();
-        // Nothing in the signed text parts query and form, so a digest counts in both.
+        // Nothing in the signed text separates query and form, so a digest counts in both.
         let signed = query.map_or_else(|| form.clone(), |query| format!("?{query}{form}"));
         let signed = signed.split_once('?').map_or("", |(_, query)| query);
         let is_covered = digests(signed).next().is_some() || !is_form && !body.is_empty();

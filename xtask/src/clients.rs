@@ -23,12 +23,11 @@ server with the preset or the receiver, over a wire that loses, delays and repea
 *ok*: one effect, and the answer that the client's own users need. *known*: it does not hold, for the
 reason below. *–*: the case is not one of this client's.
 
-Three presets have no client. Of those in the registries for `acp` and
-`acp_delegate_authentication`, one sends no key (stateset-acp 1.0.0), and one has types alone
-(agentic-commerce-protocol 0.2.0). Azure's clients send the headers of `oasis`, but date each try
-anew, and `oasis` compares all headers: they got errors in 5 of 9 cases, and `azure` is for them.
-Clients of MCP run `acp_mcp` and `ucp_mcp`. The receivers of Shopify, AdCP and CloudEvents are not
-run.
+These presets have no client: `acp`, `acp_delegate_authentication` and `oasis`. For the first two,
+the registries have stateset-acp 1.0.0, which sends no key, and agentic-commerce-protocol 0.2.0,
+which has types alone. Azure's clients send the headers of `oasis`, but date each try anew, and
+`oasis` compares all headers: use `azure` for them. Clients of MCP call `acp_mcp` and `ucp_mcp`. The
+receivers of Shopify, AdCP and CloudEvents are not run.
 ";
 
 /// How long all clients may take, without their installation.

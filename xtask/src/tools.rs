@@ -82,7 +82,7 @@ fn new_venv(folder: &Path, arguments: &[&str]) -> Result {
         "install",
         "--quiet",
         "--disable-pip-version-check",
-        // Most modules are never imported; Python compiles the others when they are.
+        // Most modules are never imported; Python compiles the others when it imports them.
         "--no-compile",
     ]);
     output(pip.args(arguments)).map(drop)

@@ -45,7 +45,8 @@ pub(super) struct Lease {
     commits: AtomicBool,
 }
 
-/// A commit of the work. Dropped, it lets another one begin, except when it may have taken effect.
+/// A commit of the work. When it is dropped, another commit may begin, unless this one may have
+/// taken effect.
 pub(super) struct Commit<'l> {
     commits: &'l AtomicBool,
     pub(super) may_count: bool,
@@ -185,8 +186,8 @@ impl Lease {
         self.ended.notify_waiters();
     }
 
-    /// Begins a commit of the work. `None` beside another one, and after one that may have taken
-    /// effect: a store takes the same result twice, and the rows with it.
+    /// Begins a commit of the work. `None` beside another commit, and after one that may have taken
+    /// effect: a store accepts the same result twice, and would commit the rows twice with it.
     pub(super) fn begin_commit(&self) -> Option<Commit<'_>> {
         let commits = &self.commits;
         (!commits.swap(true, Ordering::AcqRel)).then_some(Commit {
@@ -197,7 +198,7 @@ impl Lease {
 
     /// Marks the claim as sealed by the work, with this result.
     pub(super) fn set_sealed(&self, response: Response) {
-        // It is sealed once: the engine refuses a second commit.
+        // The engine refuses a second commit, so the claim is sealed once.
         let _ = self.sealed.set(response);
         self.end();
     }

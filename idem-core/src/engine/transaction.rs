@@ -158,13 +158,13 @@ impl Work {
     /// Those of `body`; [`ClaimLost`](ErrorKind::ClaimLost) when another attempt has taken the key
     /// over. Nothing is committed then. An error of the store with an unknown effect says that the
     /// answer to the commit was lost, and that nobody could say what became of it.
-    /// [`Misconfigured`](ErrorKind::Misconfigured) after such an error, after a commit that was
-    /// dropped while it was under way, and beside another one: it could write the rows twice.
+    /// [`Misconfigured`](ErrorKind::Misconfigured) where the rows could be written twice: after
+    /// such an error, after a commit that was dropped under way, and beside another commit.
     ///
     /// # Cancellation
     ///
-    /// Nothing is committed, unless the commit was under way; then either all of it is or nothing,
-    /// and the work's next commit is refused.
+    /// Nothing is committed, unless the commit was under way. Then either all of it is or nothing,
+    /// and the engine refuses the work's next commit.
     pub async fn commit<X, T, F, Fut>(&self, transactions: &X, body: F) -> Result<T, BoxError>
     where
         X: Transactional,
@@ -745,7 +745,7 @@ fn is_of_the_store<X: Transactional>(context: &Context, transactions: &X) -> Res
     ))
 }
 
-/// Returns the error of a transaction whose key got a record meanwhile: the next look-up finds it.
+/// Returns the error of a transaction whose key got a record meanwhile: the next lookup finds it.
 fn overtaken() -> Error {
     let message = "another caller has completed the key meanwhile";
     Error::new(ErrorKind::Contention, Effect::None, message)

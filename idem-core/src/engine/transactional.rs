@@ -38,10 +38,9 @@ pub trait Transactional: fmt::Debug + Send + Sync {
     /// Nothing is left open.
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction>> + Send;
 
-    /// Looks up the record of a key, before there is a transaction. By default by
-    /// [`get`](IdempotencyStore::get); a store of SQL asks for all callers that wait at once. It may
-    /// leave the record of a key that is probably fresh to an exclusive
-    /// [`begin_for`](Self::begin_for).
+    /// Looks up the record of a key, before there is a transaction. Default:
+    /// [`get`](IdempotencyStore::get). Where an exclusive [`begin_for`](Self::begin_for) checks for
+    /// a record itself, an implementation may return `None` for a key that is probably fresh.
     ///
     /// # Errors
     ///
@@ -59,14 +58,13 @@ pub trait Transactional: fmt::Debug + Send + Sync {
         async move { store.get(key).await }
     }
 
-    /// Begins a transaction without a record, for a key whose look-up has found none: it keeps
-    /// others from the key by a lock of its own, or is optimistic. `None` where a claim is as cheap,
-    /// as by default.
+    /// Begins a transaction without a record, for a key whose lookup has found none. It locks the
+    /// key, or is optimistic. Returns `None` where a claim is as cheap; the default.
     ///
     /// # Errors
     ///
-    /// As for [`begin`](Self::begin); `Contention` when another transaction holds the key, or there
-    /// is a record.
+    /// As for [`begin`](Self::begin); `Contention` when another transaction holds the key, or the
+    /// key has a record.
     ///
     /// # Cancellation
     ///

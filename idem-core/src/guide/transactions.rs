@@ -66,7 +66,7 @@
 //! - Act through the transaction alone. A call to another system inside of it is repeated with it,
 //!   and is not undone by a rollback: use a [derived key](super::calls), or the next form.
 //! - Begin no other run on the same pool inside of the work: with all connections in use, it ends
-//!   with `Unavailable`.
+//!   with `Unavailable`. On SQLite, do not wait for another work's answer either.
 //! - End the transaction by returning, never by a statement. The engine notices, and returns
 //!   [`transaction_ended`](crate::engine::transaction_ended):
 //!

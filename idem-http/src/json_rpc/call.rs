@@ -17,7 +17,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the method of a call and the tool of `tools/call`; `None` where there is no method.
+    /// Returns the method, and the tool of `tools/call`. `None` for a batch, or without a method.
     pub(crate) fn names(body: RawJson<'_>) -> Result<Option<(String, Option<String>)>, KeyError> {
         let text = |found: Option<RawJson<'_>>| Some(found?.as_str()?.into_owned());
         // An array is a batch.
@@ -34,7 +34,7 @@ impl Call {
         Ok(Some((method, tool)))
     }
 
-    /// Reads a call of these names.
+    /// Reads a call with this method and tool.
     pub(crate) fn read(
         body: RawJson<'_>,
         method: String,

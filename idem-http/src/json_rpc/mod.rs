@@ -14,10 +14,10 @@ pub(crate) use events::{EventReader, Progress, with_id};
 ///
 /// The layer reads the envelope once. A call has the name of its method, and a call of `tools/call`
 /// (MCP) the name of its tool. Calls that are not listed go to the service as they were sent, and
-/// so do answers and documents without a method. A listed call that is not one of JSON-RPC 2.0 with an
-/// `id` is refused, because some servers do not look. So is a batch (an array) with a listed call, or
-/// with anything but objects, a body that is not JSON, and a call that readers may take for different
-/// ones: see [`KeySource`](crate::KeySource).
+/// so do answers and documents without a method. The layer refuses a listed call without version
+/// 2.0 or an `id`, because some servers run it. It refuses a batch (an array) with a listed call,
+/// or with anything except objects. It refuses a body that is not JSON, and a call that readers may
+/// take for different ones: see [`KeySource`](crate::KeySource).
 ///
 /// A replay gets the `id` of its own request, and every other byte of the answer stays. A result
 /// whose `resultType` is neither `complete` nor `task` is not an outcome, and releases the key; so do
@@ -50,7 +50,7 @@ pub struct JsonRpc {
 pub(crate) enum Envelope {
     /// A call that may carry a key.
     Call(Call, Requirement),
-    /// A batch with such a call.
+    /// A batch with such a call, or with anything except objects.
     Batch,
     /// Anything else.
     Other,
@@ -99,8 +99,8 @@ impl JsonRpc {
     }
 
     pub(crate) fn envelope(&self, body: RawJson<'_>) -> Result<Envelope, KeyError> {
-        // Of a batch, not even a call with two readings passes. Some readers take an array for a
-        // call, by the positions of its elements.
+        // A batch passes only if each element is an object with one reading. Some readers take an
+        // array for a call, by the positions of its elements.
         let is_other =
             |one: RawJson<'_>| one.bytes().starts_with(b"{") && matches!(self.rule(one), Ok(None));
         if !body.elements().all(is_other) {

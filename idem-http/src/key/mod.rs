@@ -65,10 +65,10 @@ pub enum KeyError {
     /// Readers of the body may differ on which key it has, or on which call it is.
     #[error("the body is ambiguous: {0}")]
     Ambiguous(#[from] MemberError),
-    /// The call is not one of JSON-RPC 2.0, or has no `id` that can be repeated in an answer: a number
-    /// that a double holds, or a string of Unicode text.
+    /// The call has no version 2.0, or no `id` that an answer can repeat: a string of Unicode text,
+    /// or a number in the range of a double.
     #[error(
-        "the call is not one of JSON-RPC 2.0 whose id is a string of Unicode text or a number in the range of a double"
+        "the call needs version 2.0 of JSON-RPC, and an id: a string of Unicode text, or a number in the range of a double"
     )]
     CallId,
     /// It is not a UUID.
@@ -98,8 +98,8 @@ pub enum KeyError {
     /// The time of the first attempt is in the future.
     #[error("the time when the request was first sent is in the future")]
     Future,
-    /// Calls that carry keys are in a JSON-RPC batch.
-    #[error("a batch contains a call that carries a key; send each call in a request of its own")]
+    /// A JSON-RPC batch contains a call that carries a key, or anything except objects.
+    #[error("a batch has a call with a key, or a non-object; send each call in its own request")]
     Batch,
 }
 

@@ -26,7 +26,7 @@ use crate::{FirstSent, IdempotencyKey, KeyError, KeyForm, KeyedRequest, media};
 /// * the document has the member, or one on the way to it, twice, in whatever spelling;
 /// * an array with elements stands where an object with the member belongs: `serde` reads a struct
 ///   from an array, too;
-/// * an object there has the member whose text `serde_json::Value` takes for the object;
+/// * an object there has a member whose text `serde_json::Value` takes for the whole object;
 /// * the member is neither `null` nor a string of printable ASCII characters;
 /// * the body is not JSON, and may hold a key in the eyes of another reader: the key is required,
 ///   the calls are JSON-RPC, the media type is JSON, the body has a content coding, or its first

@@ -89,7 +89,7 @@ fn tenant(pointer: &'static str) -> impl Fn(&KeyedRequest) -> Vec<String> + Send
         let Some(document) = request.json() else {
             return Vec::new();
         };
-        // Where readers may differ on the tenant, no other document has the same key.
+        // Where readers may differ on the tenant, the whole document is part of the key.
         let tenant = document.pointer(pointer).unwrap_or(Some(document));
         tenant.map(RawJson::canonical).into_iter().collect()
     }

@@ -198,7 +198,7 @@ async fn a_key_or_a_call_with_two_readings_is_refused() {
             &nested,
             format!(r#"{{"meta":{}}}"#, hidden(raw, r#"{"key":"a"}"#)),
         ),
-        // Some readers take for a call what is none by the rules of JSON-RPC.
+        // Some readers run a call that breaks the rules of JSON-RPC.
         (&pay, call(r#""x":1"#).replace("2.0", "1.0")),
         (&pay, call(r#""x":1"#).replace(r#""jsonrpc":"2.0","#, "")),
         (&pay, call(r#""x":1"#).replace(r#""id":1,"#, "")),

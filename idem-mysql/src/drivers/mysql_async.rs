@@ -50,9 +50,9 @@ fn counts_met_rows(options: &Opts) -> Result<()> {
 
 /// An open transaction of [`MySqlAsyncTransactions`](crate::MySqlAsyncTransactions).
 ///
-/// It is a [`Conn`] for statements, and none for `start_transaction`, which would commit: savepoints
-/// are statements. Dropped without an end, it is rolled back by the reset of its connection in the
-/// pool.
+/// It is a [`Conn`] for statements. Do not call its `start_transaction`, which would commit; a
+/// savepoint is a statement. Dropped without an end, the transaction is rolled back when the pool
+/// resets the connection.
 #[derive(Debug)]
 pub struct MySqlAsyncTransaction(Conn);
 

@@ -34,9 +34,8 @@ impl Connected for DeadpoolTransaction {
 
 /// An open transaction of [`DeadpoolTransactions`](crate::DeadpoolTransactions).
 ///
-/// It is a [`ClientWrapper`] for statements, and none for `transaction`, which would begin once
-/// more: savepoints are statements. Dropped without an end, it is rolled back before the connection
-/// does anything else.
+/// It is a [`ClientWrapper`] for statements; a savepoint is a statement. Dropped without an end, it
+/// is rolled back before the connection does anything else.
 pub struct DeadpoolTransaction {
     connection: Object,
     is_open: bool,
@@ -117,7 +116,7 @@ impl Deref for DeadpoolTransaction {
 }
 
 impl Drop for DeadpoolTransaction {
-    /// The driver sends in the order of the first polls.
+    /// One poll sends the rollback: the driver sends requests in the order of their first polls.
     fn drop(&mut self) {
         if self.is_open {
             let rollback = pin!(self.connection.batch_execute("ROLLBACK"));

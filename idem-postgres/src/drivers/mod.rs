@@ -28,9 +28,9 @@ use crate::sqlstate::Answer;
 ///
 /// | driver | transaction | feature |
 /// | --- | --- | --- |
-/// | sqlx | [`Transaction`](crate::Transaction), `PgTransaction` | none |
+/// | sqlx | [`Transaction`](crate::Transaction) of this crate, or `PgTransaction` | none |
 /// | tokio-postgres | `Transaction`, also one that is a savepoint | `tokio-postgres` |
-/// | deadpool-postgres | `DeadpoolTransaction`, `Transaction`, with the statement cache of its connection | `deadpool-postgres` |
+/// | deadpool-postgres | `DeadpoolTransaction` or `Transaction`, with the statement cache of the connection | `deadpool-postgres` |
 /// | diesel-async | `AsyncPgConnection`, in the closure of `transaction` | `diesel-async` |
 /// | SeaORM | `DatabaseTransaction`, or a reference to it, as in the closure of `transaction` | `sea-orm` |
 ///

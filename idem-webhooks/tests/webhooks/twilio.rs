@@ -154,7 +154,7 @@ fn a_covered_body_cannot_be_left_out_or_sent_as_a_form() {
             assert_eq!(answer, Err(Rejection::WrongSignature), "{replayed:?}");
         }
     }
-    // The content has no mark where the query ends and the form begins.
+    // Nothing in the signed text shows where the query ends and the form begins.
     let signed = format!("?{query}");
     for moved in [0, 1, 7, signed.len() - DIGEST.len() - 1, signed.len() - 10] {
         let (left, field) = signed.split_at(moved);

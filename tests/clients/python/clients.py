@@ -234,7 +234,7 @@ class Ucp(Client):
 class Urllib3(Client):
     package, preset = "urllib3", "ietf"
     ok = {"body": {"id": "run $run"}}
-    # It tries again after each of these statuses, the stored ones too.
+    # It sends again after each of these statuses, also after stored ones.
     declined = {"status": 402, "body": {"type": "about:blank"}}
     broken = {"status": 503, "body": {"type": "about:blank"}}
     other = "MaxRetryError"
@@ -414,11 +414,11 @@ class A2aStream(A2a):
 
     def world(self, *answers, **plan):
         world = super().world(*answers, **plan)
-        world.next()  # Only one case looks at when an event arrives.
+        world.next()  # Only one case checks when an event arrives.
         return world
 
     def case_stream(self):
-        """An event arrives before the next, which waits for it."""
+        """An event arrives before the server sends the next one."""
         world, key = super().world(), new_key()
         self.one_effect(world, self.send(world, key), self.send(world, key))
 

@@ -51,7 +51,7 @@ def outcome(call):
     """Returns what a call gave: a result, or the class of its error."""
     try:
         return "ok", call()
-    # Each SDK has classes of its own; adcp ends its caller where the connection ends.
+    # Each SDK has its own classes; adcp cancels its caller when the connection ends.
     except (Exception, asyncio.CancelledError) as error:
         return "error", type(error).__name__
 
@@ -69,7 +69,7 @@ class Client:
     other = None
     # How often the handler runs for a request that it declines twice.
     declined_runs = 1
-    # Said beside the name of the package, where its calls have two forms.
+    # Follows the name of the package in the table, where its calls have two forms.
     form = ""
     # Cases that do not hold, with the reason; `*` is every case.
     known = {}
@@ -148,7 +148,7 @@ class Client:
     case_long_running = None
 
     def ends_as_it_ended(self):
-        """The call and its repetition wait for one operation, and learn how it ended."""
+        """The call and its repetition wait for one operation, and end as it ended."""
         for ended, expected in (self.done, "ok"), (self.failed, "error"):
             world, key = self.world(free={self.polled: ended}), new_key()
             first, again = self.send(world, key), self.send(world, key)

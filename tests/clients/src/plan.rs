@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     arguments: Vec<String>,
     /// The answers of the handler's runs; the last one is that of all later runs.
     pub(crate) answers: Vec<Planned>,
-    /// The answers to what is no work: methods of JSON-RPC, tools, or `GET /path`.
+    /// The answers to requests that are no work: methods of JSON-RPC, tools, or `GET /path`.
     #[serde(default)]
     pub(crate) free: HashMap<String, Planned>,
     /// What happens to each request that is work; nothing happens to later ones.

@@ -441,7 +441,7 @@ async fn a_batch_with_a_locked_key_answers_the_others(cx: &Context) -> CaseResul
     transaction.rollback().await?;
     let again = rival(&locked);
     let mut outcome = race::again(cx, || cx.store().claim(&again)).await?;
-    // What a server did late, the store takes back.
+    // The server may run the claim late; the store then takes it back.
     let deadline = Instant::now() + cx.profile().max_wait();
     while is_in_doubt && matches!(outcome, ClaimOutcome::InFlight(_)) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(10)).await;

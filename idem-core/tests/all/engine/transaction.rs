@@ -113,7 +113,7 @@ impl Transactional for Shelf {
             }
             return Err(transaction_ended(effect));
         }
-        // A store takes the same completion twice.
+        // A store accepts the same completion twice.
         let record = self.records.get(claim.key()).await?;
         if !matches!(record, Some(Record::Completed(it)) if it.response == *to) {
             let _ = self.records.renew(claim, MINUTES).await?;

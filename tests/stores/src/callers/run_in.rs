@@ -359,7 +359,7 @@ async fn a_conflict_that_does_not_end_shows_its_first_error(cx: &Context) -> Cas
     Ok(())
 }
 
-/// Runs the body in a transaction of the engine's, or in one that the work commits.
+/// Runs the body in a transaction of `run_in`, or in one that the work commits.
 async fn run_or_commit(engine: &Arc<dyn Engine>, by_work: bool, key: &Key, body: &Body) -> Ran {
     match by_work {
         true => engine.commit(key, 1, body, |value| value).await,
@@ -367,7 +367,7 @@ async fn run_or_commit(engine: &Arc<dyn Engine>, by_work: bool, key: &Key, body:
     }
 }
 
-/// The rows of before the statement are perhaps committed; then no later call repeats them.
+/// Rows from before the statement may be committed; then no later call repeats them.
 async fn a_run_whose_work_ended_its_transaction_is_not_sealed(cx: &Context) -> CaseResult {
     let shop = Shop::open(cx, 1).await?;
     let traps = shop.opens.traps().iter().enumerate();
@@ -388,7 +388,7 @@ async fn a_run_whose_work_ended_its_transaction_is_not_sealed(cx: &Context) -> C
         let again = run_or_commit(&engine, by_work, &key, &pays(&key)).await;
         let is_clean = committed + later == 0;
         match again {
-            // A claim outside of the transaction may be failed although nothing was committed.
+            // A claim outside of the transaction may be failed, although nothing was committed.
             Err(RunError::Failed(_)) if by_work || !is_clean => {
                 assert_eq!(shop.paid(key.id()).await?, *committed, "rows after a retry");
             }
