@@ -33,11 +33,9 @@ pub enum Sharing {
 /// Most works of a group.
 const MOST: usize = 64;
 
-/// How long further works may join a group. A work that has begun goes on.
-const AGE: Duration = Duration::from_millis(10);
-
-/// While works take longer than this on average, each runs alone: others would wait for its end.
-const LONG: Duration = Duration::from_millis(10);
+/// How long a group takes in another work, and how long works may take on average that share one:
+/// the answers of those before wait for them. A work that has begun goes on.
+const LIMIT: Duration = Duration::from_millis(10);
 
 /// The works of one pool that wait for the write lock.
 #[derive(Debug, Clone, Default)]
@@ -52,6 +50,8 @@ struct Queue {
     alone: usize,
     /// How long works take: a moving average.
     typical: Duration,
+    #[cfg(test)]
+    is_patient: bool,
 }
 
 /// How a work gets its transaction.
@@ -78,7 +78,25 @@ pub(crate) struct Group {
     ended: Vec<oneshot::Sender<Result<(), Effect>>>,
 }
 
+impl Queue {
+    fn limit(&self) -> Duration {
+        #[cfg(test)]
+        if self.is_patient {
+            return Duration::MAX;
+        }
+        LIMIT
+    }
+}
+
 impl Groups {
+    /// Creates groups that a slow machine does not end.
+    #[cfg(test)]
+    pub(crate) fn patient() -> Self {
+        let groups = Self::default();
+        groups.queue().is_patient = true;
+        groups
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,8 +172,8 @@ impl Group {
     /// Returns the next work that joins; `None` where it is time to commit.
     pub(crate) fn next(&self) -> Option<oneshot::Sender<Turn>> {
         let mut queue = self.lead.0.queue();
-        let is_full = self.ended.len() >= MOST || self.since.elapsed() >= AGE;
-        match is_full || queue.alone > 0 || queue.typical > LONG {
+        let is_full = self.ended.len() >= MOST || self.since.elapsed() >= queue.limit();
+        match is_full || queue.alone > 0 || queue.typical > queue.limit() {
             true => None,
             false => queue.waiting.pop_front(),
         }

@@ -335,7 +335,7 @@ mod tests {
                 let count = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM works");
                 count.fetch_one(&reads).await.unwrap()
             };
-            let groups = Groups::default();
+            let groups = Groups::patient();
             let begin = async || match groups.turn().await {
                 Turn::Join(transaction) => transaction.joined().await.unwrap(),
                 Turn::Lead(lead) => Transaction::begin(&pool).await.unwrap().led_by(lead),
