@@ -191,7 +191,8 @@ async fn no_operation_scans_the_collection(cx: &Context) -> CaseResult {
     store.advance(claim.key(), 1, cx.short()).await?;
     while store.watermark(claim.key()).await?.is_some() {}
     assert_eq!(store.delete_expired_watermarks(10).await?, 1);
-    assert_eq!(store.delete_expired(700).await?, 300);
+    // The server's own TTL index may have been first.
+    assert!(store.delete_expired(700).await? <= 300);
     assert_eq!(store.fail_abandoned(700).await?, 0);
     let database = harness.database(cx.namespace()).await?;
     let mut explained = 0;
