@@ -153,7 +153,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// The driver's, as `Other`; the connection is closed then, which rolls back.
+    /// The driver's, as `Other`; the connection is closed then, which rolls back. None where works
+    /// share it.
     ///
     /// # Cancellation
     ///
