@@ -153,8 +153,7 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// The driver's, as `Other`; the connection is closed then, which rolls back. None where works
-    /// share it.
+    /// The driver's, as `Other`, unless works share it; closing the connection then rolls back.
     ///
     /// # Cancellation
     ///
