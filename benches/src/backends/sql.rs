@@ -64,7 +64,7 @@ macro_rules! payments {
                     async |mut tx, _| {
                         let paid = sqlx::query(PAY).bind(id).execute(&mut **tx).await?;
                         one_row(paid.rows_affected())?;
-                        Ok(crate::ids::receipt())
+                        Ok(crate::ids::RECEIPT.to_owned())
                     },
                 );
                 let run = run.await;
@@ -87,7 +87,7 @@ macro_rules! payments {
                 let paid = sqlx::query(PAY).bind(id).execute(&mut *transaction).await?;
                 one_row(paid.rows_affected())?;
                 if self.1 {
-                    let receipt = crate::ids::receipt();
+                    let receipt = crate::ids::RECEIPT.to_owned();
                     let update = sqlx::query(UPDATE).bind(receipt.as_bytes()).bind(id);
                     one_row(update.execute(&mut *transaction).await?.rows_affected())?;
                 }
