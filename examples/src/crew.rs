@@ -1,9 +1,13 @@
 //! [`Crew`]: processes that are killed, and started again.
 
+use std::net::SocketAddr;
 use std::process::Stdio;
+use std::time::Duration;
 
 use idem_core::BoxError;
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
 
 /// Processes of this program; one that ends is replaced. A method fails when a process cannot be
 /// started or killed.
@@ -53,6 +57,18 @@ impl Crew {
             }
         }
         Ok(())
+    }
+
+    /// Waits until a process accepts connections at this address. Fails after 30 s.
+    pub async fn until_up(&mut self, address: SocketAddr) -> Result<(), BoxError> {
+        let up = async {
+            while TcpStream::connect(address).await.is_err() {
+                self.replace_the_dead()?;
+                sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        };
+        timeout(Duration::from_secs(30), up).await?
     }
 
     /// Ends all processes.

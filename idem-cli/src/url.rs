@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The URL of a store, or those of a cluster's nodes with commas.
@@ -28,13 +29,23 @@ impl StoreUrl {
         split_login(&self.0)
     }
 
-    /// Returns whether the first host is this machine, or there is no host.
+    /// Returns whether the first host is this machine, or there is no host. PostgreSQL's parameters
+    /// `host` and `hostaddr` come before the host.
     pub(crate) fn is_local(&self) -> bool {
-        let host = self.login_and_rest().1;
+        let rest = self.login_and_rest().1;
+        let host = match rest.strip_prefix('[') {
+            Some(six) => six.split(']').next(),
+            None => rest.split([':', '/', '?', ',', ';']).next(),
+        };
+        let mut parameters = rest.split(['?', '&']).filter_map(|it| it.split_once('='));
+        let named = parameters.find(|(name, _)| ["host", "hostaddr"].contains(name));
+        let host = named.map_or(host.unwrap_or_default(), |(_, host)| host);
+        let is_loopback = |address: IpAddr| address.is_loopback();
+        // A socket of PostgreSQL is a path.
         self.scheme().contains("unix")
-            || ["127.", "localhost", "[::1]", "/"]
-                .iter()
-                .any(|local| host.starts_with(local))
+            || ["", "localhost"].contains(&host)
+            || ["/", "%2F"].iter().any(|path| host.starts_with(path))
+            || host.parse().is_ok_and(is_loopback)
     }
 
     /// Returns the URL of each node. A comma alone may be part of a password.
@@ -171,14 +182,19 @@ mod tests {
 
     #[test]
     fn this_machine_is_recognized() {
-        for local in [
-            "redis://:p@127.0.0.1:1",
-            "mysql://me@localhost/x",
-            "unix:///run/r",
+        for (place, is_local) in [
+            ("redis://:p@127.0.0.1:1", true),
+            ("mysql://me@localhost/x", true),
+            ("unix:///run/r", true),
+            ("postgres:///shop?host=/run", true),
+            ("postgres://me@%2Frun/shop", true),
+            ("redis://[::1]:1", true),
+            ("redis://:localhost@db", false),
+            ("mysql://localhost.example.com/x", false),
+            ("postgres://localhost/x?host=db", false),
         ] {
-            assert!(url(local).is_local(), "{local}");
+            assert_eq!(url(place).is_local(), is_local, "{place}");
         }
-        assert!(!url("redis://:localhost@db").is_local());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -371,6 +371,48 @@ async fn doctor_reports_each_check() {
         .find(|finding| finding["check"] == "schema")
         .unwrap();
     assert!(schema["advice"].as_str().unwrap().contains("idem migrate"));
+}
+
+#[cfg(feature = "console")]
+#[tokio::test]
+async fn doctor_says_which_answers_of_a_service_were_not_stored() {
+    let file = File::new().await;
+    let of = |page: &str| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{page}",
+            page.len()
+        );
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let findings = file.json(&["doctor", "--metrics", &url]).ends(0).lines();
+        server.join().unwrap();
+        let answers = findings.iter().find(|it| it["check"] == "answers");
+        (
+            answers.unwrap()["level"].clone(),
+            answers.unwrap()["found"].clone(),
+        )
+    };
+    assert_eq!(
+        of(""),
+        ("ok".into(), "none is counted as not stored".into())
+    );
+    for (reason, level) in [("status", "ok"), ("stream", "warning")] {
+        let page = format!("idem_unstored_total{{reason=\"{reason}\"}} 3\n");
+        let found = format!("not stored: 3 {reason}");
+        assert_eq!(of(&page), (level.into(), found.into()));
+    }
+    let nobody = ["doctor", "--metrics", "http://127.0.0.1:1/metrics"];
+    let unseen = file.json(&nobody).ends(0);
+    assert!(unseen.out.contains("cannot be read"), "{}", unseen.out);
+    let refused = file
+        .idem(&["doctor", "--metrics", "https://a/metrics"])
+        .ends(2);
+    refused.complains("begins with http://");
 }
 
 #[test]

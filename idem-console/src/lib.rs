@@ -19,6 +19,7 @@ mod serve;
 mod sessions;
 mod text;
 
+pub use metrics::unstored_answers;
 pub use options::{Access, Options};
 pub use routes::router;
 pub use serve::{serve, serve_on};

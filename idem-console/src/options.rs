@@ -97,12 +97,7 @@ impl Options {
     ///
     /// `InvalidInput` when the text is not the URL of a page on plain `http`.
     pub fn with_metrics_url(mut self, url: &str) -> Result<Self> {
-        let uri = url.parse::<Uri>().ok();
-        let is_http = |uri: &Uri| uri.scheme_str() == Some("http") && uri.host().is_some();
-        let uri = uri.filter(is_http).ok_or_else(|| {
-            Error::invalid_input("the URL of a page of metrics begins with http:// and has a host")
-        })?;
-        self.metrics.push(uri);
+        self.metrics.push(page_of_metrics(url)?);
         Ok(self)
     }
 
@@ -253,6 +248,15 @@ impl fmt::Debug for Access {
             Proof::Header(name) => f.debug_tuple("Header").field(name).finish(),
         }
     }
+}
+
+/// Parses the URL of a page of metrics.
+pub(crate) fn page_of_metrics(url: &str) -> Result<Uri> {
+    let uri = url.parse::<Uri>().ok();
+    let is_http = |uri: &Uri| uri.scheme_str() == Some("http") && uri.host().is_some();
+    uri.filter(is_http).ok_or_else(|| {
+        Error::invalid_input("the URL of a page of metrics begins with http:// and has a host")
+    })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::seal::{Judge, Judged};
 use crate::stream::Closed;
 use crate::{
     Body, HttpPolicy, IdempotencyLayer, KeyedRequest, OnDisconnect, OnStoreError, answer, buffer,
-    in_transaction, kept, media,
+    in_transaction, kept,
 };
 
 /// What an exchange tells its caller's future: from the call of the service on, a client that
@@ -171,10 +171,8 @@ where
     let (request, fingerprint) = fingerprinted(&guard.policy, request).await;
     guard.document = kept::document(&guard.policy, &request.parts().headers, request.body());
     let guard = &guard;
-    let headers = &request.parts().headers;
-    let is_json = media::is_json(headers, &media::essence(headers));
     let (request, message) = request.into_request::<B>();
-    let judge = Judge::new(guard, &message, is_json);
+    let judge = Judge::new(guard, &message, request.headers());
     let mut call_once = Some((service, request));
     let (mut live, mut streaming) = (None, None);
     let (slot, stream_slot, call_slot) = (&mut live, &mut streaming, &mut call_once);

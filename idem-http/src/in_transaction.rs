@@ -15,7 +15,7 @@ use crate::exchange::{Begun, Unkept, fingerprinted};
 use crate::guard::Guard;
 use crate::seal::{Judge, Judged, Unstored};
 use crate::transaction::{Boxed, RunsIn};
-use crate::{Body, HandlerError, KeyedRequest, OnDisconnect, answer, kept, media};
+use crate::{Body, HandlerError, KeyedRequest, OnDisconnect, answer, kept};
 
 /// Handles a request in a transaction, and again after an error that calls for it.
 pub(crate) async fn guarded<S, B, R>(
@@ -37,12 +37,10 @@ where
     let (request, fingerprint) = fingerprinted(&guard.policy, request).await;
     guard.document = kept::document(&guard.policy, &request.parts().headers, request.body());
     let guard = &guard;
-    let headers = &request.parts().headers;
-    let is_json = media::is_json(headers, &media::essence(headers));
     let attempts = Attempts {
         guard,
         request: &request,
-        judge: Judge::new(guard, request.message(), is_json),
+        judge: Judge::new(guard, request.message(), &request.parts().headers),
         begun,
         service: Mutex::new(service),
         last: Mutex::new(None),

@@ -106,7 +106,9 @@ pub(crate) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(guard: &'a Guard, message: &'a Message, is_json: bool) -> Self {
+    /// `headers` come from the request, and say whether its body is JSON.
+    pub(crate) fn new(guard: &'a Guard, message: &'a Message, headers: &HeaderMap) -> Self {
+        let is_json = media::is_json(headers, &media::essence(headers));
         let limits = guard.idempotency.store().limits();
         let own = guard.engine.max_result_bytes().unwrap_or(usize::MAX);
         Self {

@@ -15,6 +15,9 @@ use crate::{Result, clients, prove, workspace};
 /// The packages whose tests a landing runs only when it changes them: they test the tests.
 const TOOLS: [&str; 2] = ["idem-servers", "idem-containers"];
 
+/// A landing that changes one of these packages runs a drawn quarter of the clients that people use.
+const CLIENTS: [&str; 3] = ["idem-http", "idem-webhooks", "idem-clients"];
+
 /// Of the tests that start servers of their own, a landing that does not change the crate runs one in
 /// so many.
 const TESTS: u64 = 2;
@@ -87,6 +90,9 @@ pub(crate) fn run() -> Result<bool> {
     if touched.has_folder("idem-core/src/memory") || touched.has_folder("idem-core/tests/shuttle") {
         let title = "model check of the memory store";
         outcome.add(session.counted(title, &mut test::model_check()?)?);
+    }
+    if CLIENTS.iter().any(|name| touched.changed.contains(*name)) {
+        outcome.note("clients", clients::run(false, Some(draw.0))?);
     }
     drop(session);
     holds &= prove::run(&[OsString::from("ci")])? == 0;
@@ -170,7 +176,7 @@ pub(crate) fn release(options: &ReleaseOptions) -> Result<bool> {
         &mut test::without_features(&PLAIN),
     )?);
     outcome.add(session.counted("model check of the memory store", &mut test::model_check()?)?);
-    outcome.note("clients", clients::run(false)?);
+    outcome.note("clients", clients::run(false, None)?);
     drop(session);
     for report in outcome
         .reports

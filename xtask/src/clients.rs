@@ -23,11 +23,10 @@ server with the preset or the receiver, over a wire that loses, delays and repea
 *ok*: one effect, and the answer that the client's own users need. *known*: it does not hold, for the
 reason below. *–*: the case is not one of this client's.
 
-These presets have no client: `acp`, `acp_delegate_authentication` and `oasis`. For the first two,
-the registries have stateset-acp 1.0.0, which sends no key, and agentic-commerce-protocol 0.2.0,
-which has types alone. Azure's clients send the headers of `oasis`, but date each try anew, and
-`oasis` compares all headers: use `azure` for them. Clients of MCP call `acp_mcp` and `ucp_mcp`. The
-receivers of Shopify, AdCP and CloudEvents are not run.
+Two presets have no client, `acp` and `acp_delegate_authentication`: the registries have
+stateset-acp 1.0.0, which sends no key, and agentic-commerce-protocol 0.2.0, which has types alone.
+Clients of MCP call `acp_mcp` and `ucp_mcp`. Shopify's SDK sends no webhooks: only its signature is
+run. AdCP and CloudEvents are run with the signature of Standard Webhooks.
 ";
 
 /// How long all clients may take, without their installation.
@@ -45,8 +44,8 @@ struct Case {
     why: String,
 }
 
-/// Runs all clients that can be had here.
-pub(crate) fn run(writes: bool) -> Result<Counts> {
+/// Runs all clients that can be had here, or the quarter of them that `draw` picks.
+pub(crate) fn run(writes: bool, draw: Option<u64>) -> Result<Counts> {
     let target = workspace::members()?.target_directory.join("idem/clients");
     let target = target.into_std_path_buf();
     let not_run = |language: &str, error: &dyn std::fmt::Display| {
@@ -74,6 +73,8 @@ pub(crate) fn run(writes: bool) -> Result<Counts> {
     BufReader::new(lines).read_line(&mut port)?;
     command.env("PYTHONPYCACHEPREFIX", target.join("pycache"));
     command.env_remove("PYTHONDONTWRITEBYTECODE");
+    command.env_remove("IDEM_DRAW");
+    command.envs(draw.map(|draw| ("IDEM_DRAW", draw.to_string())));
     command.args(["tests/clients/python/run.py", port.trim()]);
     let log = target.join("cases.jsonl");
     let ended = until(command.stdout(File::create(&log)?).spawn()?);

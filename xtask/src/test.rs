@@ -20,7 +20,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let begun = Instant::now();
     if options.clients {
         let mut outcome = Outcome::default();
-        outcome.note("clients", clients::run(true)?);
+        outcome.note("clients", clients::run(true, None)?);
         println!("{:.0} s", begun.elapsed().as_secs_f64());
         outcome.tell();
         return Ok(outcome.failed.is_empty());
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
             ] {
                 outcome.add(session.counted(title, &mut command)?);
             }
-            outcome.note("clients", clients::run(options.docs)?);
+            outcome.note("clients", clients::run(options.docs, None)?);
         }
     }
     drop(session);

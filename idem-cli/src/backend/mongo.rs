@@ -69,10 +69,7 @@ impl Backend for Mongo {
     async fn examine(&self, findings: &mut Findings) -> Result<()> {
         let build = self.ask(doc! { "buildInfo": 1 }).await?;
         let version = build.get_str("version").unwrap_or("of unknown version");
-        findings.ok(
-            "version",
-            format!("MongoDB {version}, schema {SCHEMA_VERSION}"),
-        );
+        findings.version("MongoDB", version, SCHEMA_VERSION);
         findings.clock(|| self.clock()).await?;
         let hello = self.ask(doc! { "hello": 1 }).await?;
         let is_router = hello
@@ -100,15 +97,7 @@ impl Backend for Mongo {
             "w: majority, j: true, sent by the store with each write",
         );
         self.journal(findings).await;
-        match (self.has_tls, self.is_local) {
-            (true, _) => findings.ok("tls", "in use"),
-            (false, true) => findings.ok("tls", "not in use, on this machine"),
-            (false, false) => findings.warning(
-                "tls",
-                "not in use",
-                "passwords and results cross the network readable; add `?tls=true` to the URL",
-            ),
-        }
+        findings.tls(self.has_tls, self.is_local, "add `?tls=true` to the URL");
         Ok(())
     }
 

@@ -58,18 +58,14 @@ impl Backend for Mssql {
 
     async fn examine(&self, findings: &mut Findings) -> Result<()> {
         let version = self.ask(VERSION).await?.unwrap_or_default();
-        findings.ok(
-            "version",
-            format!("SQL Server {version}, schema {SCHEMA_VERSION}"),
-        );
+        findings.version("SQL Server", &version, SCHEMA_VERSION);
         findings.clock(|| self.clock()).await?;
         // Compatible servers lack some of these views, and some need a privilege.
         match self.ask(DURABILITY).await.ok().flatten().as_deref() {
             Some(value @ ("FORCED" | "ALLOWED")) => {
-                let level = if value == "FORCED" {
-                    Level::Error
-                } else {
-                    Level::Warning
+                let level = match value {
+                    "FORCED" => Level::Error,
+                    _ => Level::Warning,
                 };
                 let advice = "delayed commits are lost in a crash, and their work runs again; set DELAYED_DURABILITY = DISABLED";
                 findings.setting("delayed_durability", value, (level, advice));
@@ -90,13 +86,14 @@ impl Backend for Mssql {
             None => findings.unseen("role", "see whether this is the primary replica"),
         }
         match self.ask(TLS).await.ok().flatten().as_deref() {
-            Some("TRUE") => findings.ok("tls", "in use"),
-            Some(_) => findings.warning(
+            Some(is_on) => {
+                let advice = "take `encrypt=off` out of the URL";
+                findings.tls(is_on == "TRUE", false, advice);
+            }
+            None => findings.unseen(
                 "tls",
-                "not in use",
-                "passwords and results cross the network readable; take `encrypt=off` out of the URL",
+                "it needs VIEW SERVER STATE; `encrypt=on` is the default",
             ),
-            None => findings.unseen("tls", "it needs VIEW SERVER STATE; `encrypt=on` is the default"),
         }
         Ok(())
     }

@@ -73,24 +73,16 @@ impl Backend for MySql {
             true => "MariaDB",
             false => "MySQL",
         };
-        findings.ok(
-            "version",
-            format!("{product} {version}, schema {SCHEMA_VERSION}"),
-        );
+        findings.version(product, version, SCHEMA_VERSION);
         findings.clock(|| self.clock()).await?;
         durability(findings, setting);
         role(findings, setting);
         let tls = self.pairs(TLS).await?;
-        let tls = |name: &str| tls.get(name).map(String::as_str).unwrap_or_default();
-        match tls("Ssl_cipher") {
-            "" if self.is_local => findings.ok("tls", "not in use, on this machine"),
-            "" => findings.warning(
-                "tls",
-                "not in use",
-                "passwords and results cross the network readable; add `?ssl-mode=VERIFY_IDENTITY` to the URL",
-            ),
-            cipher => findings.ok("tls", format!("{} {cipher}", tls("Ssl_version"))),
-        }
+        let is_on = tls
+            .get("Ssl_cipher")
+            .is_some_and(|cipher| !cipher.is_empty());
+        let advice = "add `?ssl-mode=VERIFY_IDENTITY` to the URL";
+        findings.tls(is_on, self.is_local, advice);
         Ok(())
     }
 
@@ -119,13 +111,10 @@ fn durability<'s>(findings: &mut Findings, setting: impl Fn(&str) -> &'s str) {
     let verdict = match flush {
         // MariaDB's 3 also flushes at each commit.
         "1" | "3" => (Level::Ok, ""),
-        "2" => (
-            Level::Error,
-            "a power failure loses up to a second of completions, and their work runs again; set it to 1",
-        ),
         _ => (
             Level::Error,
-            "a crash loses up to a second of completions, and their work runs again; set it to 1",
+            "a crash of the machine (2) or the server (0) loses a second of completions, and their work runs again; \
+             set it to 1",
         ),
     };
     findings.setting("innodb_flush_log_at_trx_commit", flush, verdict);
@@ -157,14 +146,11 @@ fn role<'s>(findings: &mut Findings, setting: impl Fn(&str) -> &'s str) {
         findings.error(
             "role",
             "the server takes no writes",
-            "connect to the primary; replicas are `super_read_only`",
+            "connect to the primary",
         );
     } else if is_on("read_only") {
-        findings.error(
-            "role",
-            "the server is read only, except for administrators",
-            "connect to the primary; replicas are `read_only`",
-        );
+        let found = "the server is read only, except for administrators";
+        findings.error("role", found, "connect to the primary");
     } else {
         findings.ok("role", format!("takes writes{cluster}"));
     }

@@ -24,9 +24,7 @@ const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE n
     'transaction_read_only', 'max_prepared_transactions')";
 
 const ROLE: &str =
-    "SELECT CAST(pg_catalog.pg_is_in_recovery() AS text), CAST(current_user AS text),
-    COALESCE((SELECT CAST(s.ssl AS text) FROM pg_catalog.pg_stat_ssl AS s
-        WHERE s.pid = pg_catalog.pg_backend_pid()), '')";
+    "SELECT CAST(pg_catalog.pg_is_in_recovery() AS text), CAST(current_user AS text)";
 
 const CLOCK: &str = "SELECT CAST(CAST(
     EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000000 AS bigint) AS text)";
@@ -41,6 +39,7 @@ const PID: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS text)";
 struct Postgres {
     store: PostgresStore,
     is_unprepared: bool,
+    is_local: bool,
 }
 
 fn config(args: &StoreArgs) -> Result<Config> {
@@ -67,10 +66,10 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
     let url = args.url()?.as_str();
     // Boxed, because the check of a pooler is deep.
     let store = Box::pin(PostgresStore::connect(url, config(args)?)).await?;
-    let is_unprepared = args.unprepared;
     Ok(Box::new(Postgres {
         store,
-        is_unprepared,
+        is_unprepared: args.unprepared,
+        is_local: args.url()?.is_local(),
     }))
 }
 
@@ -92,14 +91,11 @@ impl Backend for Postgres {
         let settings = self.settings().await?;
         let setting = |name: &str| settings.get(name).map(String::as_str).unwrap_or_default();
         let version = setting("server_version");
-        findings.ok(
-            "version",
-            format!("PostgreSQL {version}, schema {SCHEMA_VERSION}"),
-        );
+        findings.version("PostgreSQL", version, SCHEMA_VERSION);
         findings.clock(|| self.number(CLOCK)).await?;
         durability(findings, setting);
         let row = self.row(ROLE).await?;
-        let (recovers, user, ssl) = (text(&row, 0), text(&row, 1), text(&row, 2));
+        let (recovers, user) = (text(&row, 0), text(&row, 1));
         match (&*recovers, setting("transaction_read_only")) {
             ("true", _) => findings.error(
                 "role",
@@ -116,7 +112,7 @@ impl Backend for Postgres {
         let is_direct = self.row(IS_DIRECT).await?;
         let is_direct = text(&is_direct, 0) == "true";
         self.pooler(findings, is_direct).await;
-        self.tls(findings, is_direct, &ssl);
+        self.tls(findings);
         Ok(())
     }
 
@@ -156,28 +152,13 @@ fn durability<'s>(findings: &mut Findings, setting: impl Fn(&str) -> &'s str) {
         _ => (Level::Ok, ""),
     };
     findings.setting("synchronous_commit", commit, verdict);
-    for (name, advice) in [
-        (
-            "fsync",
-            "a power failure loses or damages the database; set it to on",
-        ),
-        (
-            "full_page_writes",
-            "a power failure may leave torn pages; set it to on",
-        ),
-    ] {
-        let value = setting(name);
-        let level = if value == "off" {
-            Level::Error
-        } else {
-            Level::Ok
+    let torn = "a power failure may leave a damaged database; set it to on";
+    for name in ["fsync", "full_page_writes"] {
+        let level = match setting(name) {
+            "off" => Level::Error,
+            _ => Level::Ok,
         };
-        let name = if name == "fsync" {
-            "fsync"
-        } else {
-            "full_page_writes"
-        };
-        findings.setting(name, value, (level, advice));
+        findings.setting(name, setting(name), (level, torn));
     }
 }
 
@@ -208,32 +189,18 @@ impl Postgres {
         self.store.pool().connect_options()
     }
 
-    fn tls(&self, findings: &mut Findings, is_direct: bool, ssl: &str) {
+    /// Reports what the URL asks for: behind a pooler, the server does not see this connection.
+    fn tls(&self, findings: &mut Findings) {
         let mode = self.options().get_ssl_mode();
         let is_required = matches!(
             mode,
             PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull
         );
-        let advice = "passwords and results cross the network readable; add `?sslmode=verify-full` to the URL";
-        match (is_required, is_direct, ssl) {
-            (true, _, _) => findings.ok("tls", format!("in use, sslmode {mode:?}")),
-            (false, true, "true") => findings.warning(
-                "tls",
-                "in use, the certificate is not checked",
-                "add `?sslmode=verify-full` to the URL",
-            ),
-            (false, true, "false") if self.is_local() => {
-                findings.ok("tls", "not in use, on this machine");
-            }
-            (false, true, "false") => findings.warning("tls", "not in use", advice),
-            _ if self.is_local() => findings.ok("tls", "not required, on this machine"),
-            _ => findings.warning("tls", "not required by the URL", advice),
+        let advice = "add `?sslmode=verify-full` to the URL";
+        match is_required || self.is_local {
+            true => findings.tls(is_required, self.is_local, advice),
+            false => findings.warning("tls", "not required by the URL", advice),
         }
-    }
-
-    fn is_local(&self) -> bool {
-        let options = self.options();
-        options.get_socket().is_some() || is_loopback(options.get_host())
     }
 
     async fn pooler(&self, findings: &mut Findings, is_direct: bool) {
@@ -317,15 +284,6 @@ async fn pid(connection: &mut PgConnection) -> Result<String, sqlx::Error> {
 /// <https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-endpoints.html>.
 fn is_rds_proxy(host: &str) -> bool {
     host.contains(".proxy-") && host.contains(".rds.amazonaws.com")
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost"
-        || host.starts_with('/')
-        || host
-            .trim_matches(['[', ']'])
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
 }
 
 /// Answers to simple queries are text.

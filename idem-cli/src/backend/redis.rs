@@ -224,17 +224,9 @@ impl Redis {
         let setting = |name: &str| settings.get(name).map(String::as_str);
         persistence(findings, setting);
         eviction(findings, field("maxmemory"), field("maxmemory_policy"));
-        match url.starts_with("rediss") || url.starts_with("valkeys") {
-            true => findings.ok("tls", "in use"),
-            false if StoreUrl::from(url.to_owned()).is_local() => {
-                findings.ok("tls", "not in use, on this machine");
-            }
-            false => findings.warning(
-                "tls",
-                "not in use",
-                "passwords and results cross the network readable; use a rediss:// URL",
-            ),
-        }
+        let is_on = url.starts_with("rediss") || url.starts_with("valkeys");
+        let is_local = StoreUrl::from(url.to_owned()).is_local();
+        findings.tls(is_on, is_local, "use a rediss:// URL");
         Ok(())
     }
 }
@@ -273,25 +265,17 @@ fn persistence<'s>(findings: &mut Findings, setting: impl Fn(&str) -> Option<&'s
             "the user may not read CONFIG; see `appendonly`, `appendfsync` and `save` of the server or the service",
         ),
         (Some("yes"), "always") => findings.ok("persistence", "appendonly yes, appendfsync always"),
-        (Some("yes"), "everysec") => findings.warning(
-            "persistence",
-            "appendonly yes, appendfsync everysec",
-            "a crash of the machine loses up to a second or two of claims and results; set appendfsync to always",
-        ),
         (Some("yes"), fsync) => findings.warning(
             "persistence",
             format!("appendonly yes, appendfsync {fsync}"),
-            "a crash of the machine loses what the system had not written; set appendfsync to always",
+            "a crash of the machine loses the last claims and results, with everysec up to two seconds; set \
+             appendfsync to always",
         ),
-        (_, _) if save.is_empty() => findings.error(
+        _ => findings.error(
             "persistence",
-            "appendonly no, save (empty)",
-            "a restart loses every record, and all work may run again; set appendonly to yes and appendfsync to always",
-        ),
-        (_, _) => findings.error(
-            "persistence",
-            format!("appendonly no, save {save}"),
-            "a crash loses all records since the last snapshot; set appendonly to yes and appendfsync to always",
+            format!("appendonly no, save \"{save}\""),
+            "a crash loses all records since the last snapshot, and without snapshots each restart loses all; their \
+             work may run again: set appendonly to yes and appendfsync to always",
         ),
     }
 }

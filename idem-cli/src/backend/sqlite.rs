@@ -60,10 +60,7 @@ impl Backend for Sqlite {
 
     async fn examine(&self, findings: &mut Findings) -> Result<()> {
         let version = self.ask("SELECT sqlite_version()").await?;
-        findings.ok(
-            "version",
-            format!("SQLite {version}, schema {SCHEMA_VERSION}"),
-        );
+        findings.version("SQLite", &version, SCHEMA_VERSION);
         let mode = self.ask("PRAGMA journal_mode").await?;
         let level = match &*mode {
             "wal" | "delete" | "truncate" | "persist" => Level::Ok,

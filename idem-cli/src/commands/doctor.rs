@@ -1,10 +1,13 @@
 //! `idem doctor`.
 
+#[cfg(feature = "console")]
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use crate::args::StoreArgs;
 use crate::backend::{Backend, Purpose, connect};
-use crate::doctor::{Findings, Level};
+use crate::doctor::{Finding, Findings, Level};
 use crate::failure::{Exit, Failure, Result};
 use crate::output::Output;
 use crate::text;
@@ -15,6 +18,11 @@ pub(crate) struct Options {
     /// Counts warnings as errors.
     #[arg(long)]
     strict: bool,
+    /// Reads a service's page of metrics, too, over plain http, such as
+    /// http://10.0.0.7:9090/metrics; may be repeated.
+    #[cfg(feature = "console")]
+    #[arg(long, value_name = "URL")]
+    metrics: Vec<String>,
 }
 
 pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> Result<Exit> {
@@ -35,6 +43,14 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
             }
         }
         Err(failure) => return Err(failure),
+    }
+    #[cfg(feature = "console")]
+    for url in &options.metrics {
+        match idem_console::unstored_answers(url).await {
+            Ok(unstored) => answers(unstored, &mut findings),
+            Err(error) if error.kind() == idem_core::ErrorKind::InvalidInput => Err(error)?,
+            Err(error) => findings.unseen("answers", format!("{url}: {error}")),
+        }
     }
     report(&findings, output)?;
     let has_warnings = findings
@@ -68,34 +84,45 @@ async fn examine(backend: &dyn Backend, findings: &mut Findings) -> Result<()> {
     examined.map_err(|failure| failed.unwrap_or(failure))
 }
 
+/// Reports which answers a service did not store. The reasons in `CHOSEN` are the handler's or the
+/// policy's intention, or no handler began.
+#[cfg(feature = "console")]
+fn answers(mut unstored: BTreeMap<&'static str, u64>, findings: &mut Findings) {
+    const CHOSEN: [&str; 5] = ["marked", "no-store", "unread", "status", "content"];
+    unstored.retain(|_, count| *count > 0);
+    let shown = unstored.iter().map(|(why, count)| format!("{count} {why}"));
+    let found = match shown.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "none is counted as not stored".to_owned(),
+        reasons => format!("not stored: {reasons}"),
+    };
+    match unstored.keys().all(|why| CHOSEN.contains(why)) {
+        true => findings.ok("answers", found),
+        false => findings.warning(
+            "answers",
+            found,
+            "a repeat of such a request runs again; after too-large, or under at_most_once, it gets 410: see the \
+             guarantees in idem-http's README",
+        ),
+    }
+}
+
 fn report(findings: &Findings, output: Output) -> Result<()> {
     for finding in findings.all() {
         output.json(&json!(finding))?;
     }
-    let rows: Vec<_> = findings
-        .all()
-        .iter()
-        .map(|finding| {
-            let level = match finding.level {
-                Level::Ok => finding.level.name().to_owned(),
-                level => level.name().to_uppercase(),
-            };
-            vec![finding.check.to_owned(), level, text::plain(&finding.found)]
-        })
-        .collect();
+    let row = |finding: &Finding| {
+        let [check, level] = [finding.check, finding.level.name()].map(str::to_owned);
+        vec![check, level, text::plain(&finding.found)]
+    };
+    let rows: Vec<_> = findings.all().iter().map(row).collect();
     output.table(&["CHECK", "STATE", "FOUND"], &rows)?;
-    let mut advice = findings
-        .all()
-        .iter()
-        .filter(|finding| finding.advice.is_some())
-        .peekable();
-    if advice.peek().is_some() {
-        output.line("")?;
-    }
-    for finding in advice {
-        let text = finding.advice.as_deref().unwrap_or_default();
-        let level = finding.level.name().to_uppercase();
-        output.line(format!("{level} {}: {}", finding.check, text::plain(text)))?;
+    let mut gap = "\n";
+    for finding in findings.all() {
+        if let Some(advice) = &finding.advice {
+            let (level, advice) = (finding.level.name(), text::plain(advice));
+            output.line(format!("{gap}{level} {}: {advice}", finding.check))?;
+            gap = "";
+        }
     }
     Ok(())
 }

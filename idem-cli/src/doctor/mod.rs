@@ -1,5 +1,6 @@
 //! [`Findings`]: what an examination of a server reports, and the checks that all stores share.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -19,11 +20,12 @@ pub(crate) enum Level {
 }
 
 impl Level {
+    /// Returns the level as people read it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Warning => "warning",
-            Self::Error => "error",
+            Self::Warning => "WARNING",
+            Self::Error => "ERROR",
         }
     }
 }
@@ -82,6 +84,23 @@ impl Findings {
             value => value,
         };
         self.add(check, level, value.to_owned(), advice);
+    }
+
+    /// Reports the versions of the server and of this build's schema.
+    pub(crate) fn version(&mut self, product: &str, version: &str, schema: impl Display) {
+        self.ok("version", format!("{product} {version}, schema {schema}"));
+    }
+
+    /// Reports whether the connection is encrypted, as it has to be between machines.
+    pub(crate) fn tls(&mut self, is_on: bool, is_local: bool, advice: &str) {
+        match (is_on, is_local) {
+            (true, _) => self.ok("tls", "in use"),
+            (false, true) => self.ok("tls", "not in use, on this machine"),
+            (false, false) => {
+                let advice = format!("passwords and results cross the network readable; {advice}");
+                self.warning("tls", "not in use", advice);
+            }
+        }
     }
 
     /// Reports that something could not be seen.
@@ -215,13 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn the_round_trip_brackets_the_servers_clock() {
+    fn the_shortest_round_trip_brackets_the_servers_clock() {
         assert_eq!(reading(0).offset(), (0, Duration::from_millis(50)));
         assert_eq!(reading(-7).offset().0, -7);
-    }
-
-    #[test]
-    fn the_reading_with_the_shorter_round_trip_counts() {
         let late = ClockReading {
             round_trip: Duration::from_secs(1),
             ..reading(7)

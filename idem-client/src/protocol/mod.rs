@@ -32,8 +32,7 @@ use judgement::{CodeRule, HeaderRule};
 /// | [`ucp_rest`](Self::ucp_rest) | `Idempotency-Key` | UUIDv4 | nothing | 24 h | POST, PUT |
 /// | [`adcp`](Self::adcp) | the member `idempotency_key` | UUIDv4 | the member `replayed` | 1 h | POST |
 /// | [`iceberg`](Self::iceberg) | `Idempotency-Key` | UUIDv7 | nothing | as `GET /v1/config` says | POST, DELETE |
-/// | [`oasis`](Self::oasis) | `Repeatability-Request-ID` and `Repeatability-First-Sent` | UUIDv4 | nothing | 5 min | POST, PATCH, PUT, DELETE |
-/// | [`azure`](Self::azure) | the same | UUIDv4 | nothing | 5 min | POST |
+/// | [`azure`](Self::azure) | `Repeatability-Request-ID` and `Repeatability-First-Sent` | UUIDv4 | nothing | 5 min | POST |
 /// | [`stripe`](Self::stripe), draft | `Idempotency-Key` | UUIDv4 | `Idempotent-Replayed: true`; an answer without it is a first one | 24 h | POST |
 /// | [`square`](Self::square), draft | the member `idempotency_key` | UUIDv4 | nothing | 24 h, a guess | POST, PUT |
 /// | [`paypal`](Self::paypal) | `PayPal-Request-Id` | UUIDv4 | nothing | 6 h | POST |

@@ -96,12 +96,12 @@ impl Protocol {
             .with_lifetime(lifetime)
     }
 
-    /// [OASIS Repeatable Requests 1.0](https://docs.oasis-open.org/odata/repeatable-requests/v1.0/).
-    /// The date of the first sending stays the same on every repeat. Servers should compare all
-    /// headers except `Date`: repeat them as they were. 5 min is the least that Azure demands of a
-    /// service; the specification names no time.
+    /// [OASIS Repeatable Requests 1.0](https://docs.oasis-open.org/odata/repeatable-requests/v1.0/)
+    /// as in the [guidelines of
+    /// Azure](https://github.com/microsoft/api-guidelines/blob/vNext/azure/Guidelines.md): for
+    /// `POST`, kept for at least 5 min. The date of the first sending stays the same on every repeat.
     #[must_use]
-    pub fn oasis() -> Self {
+    pub fn azure() -> Self {
         Self {
             carrier: Carrier::HeaderPair {
                 id: HeaderName::from_static("repeatability-request-id"),
@@ -109,16 +109,8 @@ impl Protocol {
             },
             lifetime: Some(5 * MINUTE),
             marker: ReplayMarker::Nothing,
-            ..Self::ietf()
+            ..Self::ietf().with_methods([Method::POST])
         }
-    }
-
-    /// [`oasis`](Self::oasis) as in the [guidelines of
-    /// Azure](https://github.com/microsoft/api-guidelines/blob/vNext/azure/Guidelines.md): for
-    /// `POST`, kept for at least 5 min.
-    #[must_use]
-    pub fn azure() -> Self {
-        Self::oasis().with_methods([Method::POST])
     }
 
     /// Stripe's API v1. Draft. It stores answers with 5xx, too, and marks their replays.
@@ -250,7 +242,6 @@ mod tests {
             (Protocol::ucp_rest(), false),
             (Protocol::adcp(), false),
             (Protocol::iceberg(HOUR), false),
-            (Protocol::oasis(), false),
             (Protocol::azure(), false),
             (Protocol::stripe(), true),
             (Protocol::square(), true),

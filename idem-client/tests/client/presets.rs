@@ -67,9 +67,9 @@ async fn the_first_instant_stays_the_same_over_tries_and_restarts() {
     let file = folder.path().join("keys");
     let mut all = Vec::new();
     let server = Server::start([Act::Drop, ok(), Act::Drop, ok()]).await;
-    for protocol in [Protocol::oasis(), Protocol::azure()] {
+    for _ in 0..2 {
         let keys = FileKeys::open(&file).await.unwrap();
-        let client = client(settings(keys, protocol));
+        let client = client(settings(keys, Protocol::azure()));
         let response = post(&client, &server.url(), "a").send().await.unwrap();
         is(&response, 200, 2, Answer::Unknown);
         all.push(delivery(&response).key);

@@ -5,5 +5,7 @@ mod scrape;
 mod text;
 mod traffic;
 
+pub use scrape::unstored_answers;
+
 pub(crate) use scrape::Scraper;
-pub(crate) use traffic::{Quantile, Traffic};
+pub(crate) use traffic::{DECISIONS, Quantile, Traffic};

@@ -1,5 +1,6 @@
 //! [`Scraper`]: reads the pages of the services.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,9 +10,11 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use idem_core::{Effect, Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-use super::traffic::{Readings, Traffic, traffic};
+use super::traffic::{Readings, Traffic, traffic, unstored};
+use crate::options::page_of_metrics;
 
 /// How long a service may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +56,25 @@ impl Scraper {
         }
         Some((traffic(self.pages.iter().map(|(_, page)| page)), missing))
     }
+}
+
+/// Reads a page of metrics on plain `http`, as
+/// [`Options::with_metrics_url`](crate::Options::with_metrics_url) takes it. Returns the counts of
+/// [`UNSTORED`](idem_core::engine::observe::names::UNSTORED) since the service began, by the label
+/// `reason`; unknown ones are `other`. It counts at most 20,000 series.
+///
+/// # Errors
+///
+/// `InvalidInput` when the text is not such a URL. `Unavailable` when no answer with 2xx and UTF-8
+/// text arrives within 5 s, or it has more than 4 MiB.
+pub async fn unstored_answers(url: &str) -> Result<BTreeMap<&'static str, u64>> {
+    let url = page_of_metrics(url)?;
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let text = read(&client, url).await;
+    text.map(|text| unstored(&text)).ok_or_else(|| {
+        let message = "the page of metrics cannot be read: see that the URL answers `curl`";
+        Error::new(ErrorKind::Unavailable, Effect::None, message)
+    })
 }
 
 async fn read(client: &Client<HttpConnector, Empty<Bytes>>, url: Uri) -> Option<String> {

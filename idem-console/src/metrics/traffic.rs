@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_core::engine::observe::names;
 use tokio::time::Instant;
 
-use super::text::samples;
+use super::text::{Sample, samples};
 
 /// How far rates look back.
 const WINDOW: Duration = Duration::from_secs(5 * 60);
@@ -15,9 +15,17 @@ const MAX_SERIES: usize = 20_000;
 /// Most bounds of a histogram; further ones are left out.
 const MAX_BOUNDS: usize = 100;
 
-/// The values of labels that count by themselves. Readings are kept for minutes, so they hold no
-/// text of a page.
-const DECISIONS: [&str; 7] = [
+/// The counters that the console shows, each with a label and the values that count apart; others are
+/// `other`. Readings are kept for minutes, so they hold no text of a page.
+const COUNTED: [(&str, &str, &[&str]); 5] = [
+    (names::DECISIONS, "decision", &DECISIONS),
+    (names::ENDINGS, "ending", &["unsettled"]),
+    (names::UNSTORED, "reason", &REASONS),
+    (names::LEASE_LOSSES, "", &[]),
+    (names::STORE_RETRIES, "", &[]),
+];
+/// The values of the label `decision`, and `other`.
+pub(crate) const DECISIONS: [&str; 8] = [
     "new",
     "takeover",
     "duplicate",
@@ -25,22 +33,42 @@ const DECISIONS: [&str; 7] = [
     "in_flight",
     "conflict",
     "unknown",
+    "other",
 ];
-const ENDINGS: [&str; 5] = ["sealed", "failed", "released", "let_expire", "unsettled"];
+const REASONS: [&str; 10] = [
+    "marked",
+    "no-store",
+    "upgrade",
+    "unread",
+    "stream",
+    "unfinished",
+    "status",
+    "content",
+    "broken",
+    "too-large",
+];
+
+/// The name of a counter, and the value by which it counts, or `other`.
+type Counter = (&'static str, &'static str);
+
+/// Returns the counter of a sample, if it is one of those that the console shows.
+fn counter(sample: &Sample<'_>) -> Option<Counter> {
+    let mut counted = COUNTED.iter();
+    let (name, label, values) = counted.find(|(name, ..)| *name == sample.name)?;
+    let label = sample.label(label);
+    let value = values.iter().find(|value| Some(**value) == label);
+    Some((name, value.copied().unwrap_or("other")))
+}
 
 /// What the pages of all services say together about the last minutes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Traffic {
     /// How long the window is; zero until there are two readings.
     pub(crate) window: Duration,
-    /// Runs per second, by decision.
-    pub(crate) decisions: BTreeMap<&'static str, f64>,
-    /// Claims that ended per second, by ending.
-    pub(crate) endings: BTreeMap<&'static str, f64>,
-    /// Claims lost while their work ran, in the window.
-    pub(crate) lost: f64,
-    /// Repeated calls of the store, in the window.
-    pub(crate) retries: f64,
+    /// What was counted per second.
+    rates: BTreeMap<Counter, f64>,
+    /// What was counted in the window.
+    counts: BTreeMap<Counter, f64>,
     pub(crate) waiters: f64,
     pub(crate) p50: Option<Quantile>,
     pub(crate) p99: Option<Quantile>,
@@ -70,27 +98,28 @@ pub(crate) struct Readings {
 struct Increase {
     until: Option<Instant>,
     seconds: f64,
-    decisions: BTreeMap<&'static str, f64>,
-    endings: BTreeMap<&'static str, f64>,
+    counts: BTreeMap<Counter, f64>,
     /// Observations up to each bound. Bounds are positive, so their bits are in their order.
     buckets: BTreeMap<u64, f64>,
-    lost: f64,
-    retries: f64,
 }
 
-/// The counters that the console shows.
-const COUNTED: [&str; 4] = [
-    names::DECISIONS,
-    names::ENDINGS,
-    names::LEASE_LOSSES,
-    names::STORE_RETRIES,
-];
+impl Traffic {
+    /// Returns how often per second this was counted with one of these values.
+    pub(crate) fn rate(&self, name: &'static str, values: &[&'static str]) -> f64 {
+        let rates = values
+            .iter()
+            .filter_map(|value| self.rates.get(&(name, *value)));
+        rates.sum()
+    }
 
-/// Returns the known value of a label.
-fn known(values: &[&'static str], label: Option<&str>) -> &'static str {
-    let mut values = values.iter();
-    let found = label.and_then(|label| values.find(|value| **value == label));
-    found.copied().unwrap_or("other")
+    /// Returns how often this was counted in the window, with any value.
+    pub(crate) fn count(&self, name: &'static str) -> f64 {
+        let counts = self.counts.iter();
+        counts
+            .filter(|((of, _), _)| *of == name)
+            .map(|(_, count)| count)
+            .sum()
+    }
 }
 
 impl Increase {
@@ -119,7 +148,8 @@ impl Readings {
                 continue;
             }
             let is_bucket = sample.name == bucket;
-            let is_counted = COUNTED.contains(&sample.name) || is_bucket;
+            let counter = counter(&sample);
+            let is_counted = counter.is_some() || is_bucket;
             if !is_counted || !(0.0..=f64::MAX).contains(&sample.value) {
                 continue;
             }
@@ -131,24 +161,11 @@ impl Readings {
                     true => sample.value - before,
                     false => sample.value,
                 };
-                match sample.name {
-                    names::DECISIONS => {
-                        let decision = known(&DECISIONS, sample.label("decision"));
-                        *increase.decisions.entry(decision).or_default() += grown;
-                    }
-                    names::ENDINGS => {
-                        let ending = known(&ENDINGS, sample.label("ending"));
-                        *increase.endings.entry(ending).or_default() += grown;
-                    }
-                    names::LEASE_LOSSES => increase.lost += grown,
-                    names::STORE_RETRIES => increase.retries += grown,
-                    _ if is_bucket => {
-                        let bound = sample.label("le").and_then(|le| le.parse::<f64>().ok());
-                        if let Some(bound) = bound.filter(|bound| *bound > 0.0) {
-                            increase.count(bound.to_bits(), grown);
-                        }
-                    }
-                    _ => {}
+                let bound = sample.label("le").and_then(|le| le.parse::<f64>().ok());
+                if let Some(counter) = counter {
+                    *increase.counts.entry(counter).or_default() += grown;
+                } else if let Some(bound) = bound.filter(|bound| *bound > 0.0) {
+                    increase.count(bound.to_bits(), grown);
                 }
             }
             counters.insert(series, sample.value);
@@ -165,6 +182,18 @@ impl Readings {
     }
 }
 
+/// Reads a page's counts of answers that were not stored, by reason.
+pub(crate) fn unstored(text: &str) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    for sample in samples(text, names::UNSTORED).take(MAX_SERIES) {
+        if let Some((_, reason)) = counter(&sample) {
+            let count: &mut u64 = counts.entry(reason).or_default();
+            *count = count.saturating_add(sample.value as u64);
+        }
+    }
+    counts
+}
+
 /// Adds up the readings of all pages.
 pub(crate) fn traffic<'r>(readings: impl Iterator<Item = &'r Readings>) -> Traffic {
     let mut traffic = Traffic::default();
@@ -177,17 +206,13 @@ pub(crate) fn traffic<'r>(readings: impl Iterator<Item = &'r Readings>) -> Traff
         }
         traffic.window = traffic.window.max(Duration::from_secs_f64(seconds));
         for increase in &page.increases {
-            for (decision, grown) in &increase.decisions {
-                *traffic.decisions.entry(decision).or_default() += grown / seconds;
-            }
-            for (ending, grown) in &increase.endings {
-                *traffic.endings.entry(ending).or_default() += grown / seconds;
+            for (counter, grown) in &increase.counts {
+                *traffic.rates.entry(*counter).or_default() += grown / seconds;
+                *traffic.counts.entry(*counter).or_default() += grown;
             }
             for (bound, grown) in &increase.buckets {
                 *buckets.entry(*bound).or_default() += grown;
             }
-            traffic.lost += increase.lost;
-            traffic.retries += increase.retries;
         }
     }
     let buckets: Vec<(f64, f64)> = buckets
@@ -248,17 +273,39 @@ mod tests {
         readings.add(&page(30, 0, 0), began + Duration::from_secs(20));
         let now = traffic([&readings].into_iter());
         assert_eq!(now.window, Duration::from_secs(20));
-        assert_eq!(now.decisions["new"], 4.0);
-        assert_eq!(now.decisions["duplicate"], 0.0);
+        assert_eq!(now.rate(names::DECISIONS, &["new"]), 4.0);
+        assert_eq!(now.rate(names::DECISIONS, &["duplicate"]), 0.0);
         assert_eq!(now.p50, Some(Quantile::Seconds(0.1)));
         let Some(Quantile::Seconds(p99)) = now.p99 else {
             panic!("{now:?}")
         };
         assert!((p99 - 0.198).abs() < 1e-9);
         let two = traffic([&readings, &readings].into_iter());
-        assert_eq!(two.decisions["new"], 8.0);
+        assert_eq!(two.rate(names::DECISIONS, &["new"]), 8.0);
         readings.add(&page(30, 0, 0), began + Duration::from_secs(1_000));
         assert_eq!(readings.increases.len(), 1);
+    }
+
+    #[test]
+    fn answers_that_are_not_stored_are_counted_by_reason() {
+        let page = |stream: u64| {
+            format!(
+                "idem_unstored_total{{operation=\"a\",reason=\"stream\"}} {stream}\n\
+                 idem_unstored_total{{operation=\"b\",reason=\"stream\"}} 1\n\
+                 idem_unstored_total{{operation=\"b\",reason=\"of a later version\"}} 4\n\
+                 idem_unstored_total_more{{reason=\"stream\"}} 9\n"
+            )
+        };
+        assert_eq!(
+            unstored(&page(2)),
+            BTreeMap::from([("other", 4), ("stream", 3)])
+        );
+        let (mut readings, began) = (Readings::default(), Instant::now());
+        readings.add(&page(2), began);
+        readings.add(&page(7), began + Duration::from_secs(10));
+        assert_eq!(traffic([&readings].into_iter()).count(names::UNSTORED), 5.0);
+        let huge = "idem_unstored_total{reason=\"status\"} 1e300\n".repeat(3);
+        assert_eq!(unstored(&huge)["status"], u64::MAX);
     }
 
     #[test]
@@ -282,7 +329,10 @@ mod tests {
             readings.add(&page, began + Duration::from_secs(second));
         }
         let kept = &readings.increases[0];
-        assert_eq!(kept.decisions.keys().collect::<Vec<_>>(), [&"other"]);
+        assert_eq!(
+            kept.counts.keys().collect::<Vec<_>>(),
+            [&(names::DECISIONS, "other")]
+        );
         assert!(
             kept.buckets.len() <= MAX_BOUNDS + 1,
             "{}",

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::StatusCode;
 use idem_core::admin::SummaryState;
+use idem_core::engine::observe::names;
 
 use super::Problem;
 use super::page::{Fact, Page, html, part};
@@ -18,7 +19,7 @@ use super::rows::{Row, state_text};
 use crate::console::Console;
 use crate::growth::{Sparkline, sparkline};
 use crate::identity::Identity;
-use crate::metrics::{Quantile, Traffic};
+use crate::metrics::{DECISIONS, Quantile, Traffic};
 use crate::sample::{AGES, Snapshot};
 use crate::text;
 
@@ -214,36 +215,33 @@ fn bars<const N: usize>(ages: [u64; N]) -> Vec<Bar> {
 }
 
 fn view((traffic, missing): &(Traffic, usize)) -> TrafficView {
-    let of = |rates: &std::collections::BTreeMap<&str, f64>, names: &[&str]| {
-        let rates = names.iter().filter_map(|name| rates.get(*name));
-        rates.sum::<f64>()
-    };
-    let per_second = |name: &str, rate: f64| Fact {
+    let runs = |name: &str, decisions: &[&'static str]| Fact {
         unit: "/s",
-        ..Fact::new(name, text::rate(rate))
+        ..Fact::new(name, text::rate(traffic.rate(names::DECISIONS, decisions)))
     };
+    let counted = |name: &str, metric| Fact::new(name, text::count(traffic.count(metric) as u64));
     let quantile = |quantile: Option<Quantile>| match quantile {
         Some(Quantile::Seconds(seconds)) => text::latency(seconds),
         Some(Quantile::Above(seconds)) => format!("> {}", text::latency(seconds)),
         None => "–".to_owned(),
     };
-    let decisions = &traffic.decisions;
     let facts = vec![
-        per_second("Claims", decisions.values().sum()),
-        per_second("New", of(decisions, &["new"])),
-        per_second("Replays", of(decisions, &["duplicate", "failed"])),
-        per_second("Takeovers", of(decisions, &["takeover"])),
-        per_second("In flight elsewhere", of(decisions, &["in_flight"])),
-        per_second("Conflicts", of(decisions, &["conflict"])),
+        runs("Claims", &DECISIONS),
+        runs("New", &["new"]),
+        runs("Replays", &["duplicate", "failed"]),
+        runs("Takeovers", &["takeover"]),
+        runs("In flight elsewhere", &["in_flight"]),
+        runs("Conflicts", &["conflict"]),
         Fact::new("p50 to seal", quantile(traffic.p50)),
         Fact::new("p99 to seal", quantile(traffic.p99)),
         Fact::new("Waiting now", text::count(traffic.waiters as u64)),
-        Fact::new("Claims lost", text::count(traffic.lost as u64)),
+        counted("Claims lost", names::LEASE_LOSSES),
         Fact::new(
             "Unsettled",
-            text::rate(of(&traffic.endings, &["unsettled"])),
+            text::rate(traffic.rate(names::ENDINGS, &["unsettled"])),
         ),
-        Fact::new("Store retries", text::count(traffic.retries as u64)),
+        counted("Answers not stored", names::UNSTORED),
+        counted("Store retries", names::STORE_RETRIES),
     ];
     TrafficView {
         window: match traffic.window.as_secs() {

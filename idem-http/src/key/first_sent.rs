@@ -10,7 +10,7 @@ use crate::KeyError;
 const AHEAD: Duration = Duration::from_secs(5 * 60);
 
 /// A header with the time of the first attempt, an HTTP date, which a client sends with the key and
-/// repeats unchanged: `Repeatability-First-Sent` of OASIS.
+/// repeats unchanged, such as `Repeatability-First-Sent` of OASIS and Azure.
 ///
 /// A request that was first sent before the window is refused with `412`: its answer may be
 /// forgotten, and to handle it could be to handle it twice. So is a request whose answer is older

@@ -12,7 +12,7 @@
 //! | [`ucp`] | `Idempotency-Key`, a UUID, required | `409` | `409` | 2xx and final 4xx |
 //! | [`adcp`] | `/params/arguments/idempotency_key` | `IDEMPOTENCY_CONFLICT` | `IDEMPOTENCY_IN_FLIGHT` | success |
 //! | [`iceberg`] | `Idempotency-Key`, UUIDv7, optional | `422` | `503` | 2xx and final 4xx |
-//! | [`oasis`], [`azure`] | `Repeatability-Request-ID` and `-First-Sent` | `400` | `409` | 2xx and final 4xx |
+//! | [`azure`] | `Repeatability-Request-ID` and `-First-Sent` | `400` | `409` | 2xx and final 4xx |
 //! | [`stripe`] | `Idempotency-Key` of `POST`, optional | `400 idempotency_error` | `409` | all but `400`, `403`, `409` and passing 4xx |
 //! | [`stripe_v2`] | `Idempotency-Key` of `POST` and `DELETE`, optional | `400 idempotency_error` | `409` | 2xx |
 //! | [`square`] | `/idempotency_key`, required | `400 IDEMPOTENCY_KEY_REUSED` | `409` | 2xx |
@@ -39,7 +39,7 @@ mod words;
 pub use adcp::adcp;
 pub use commerce::{acp, acp_delegate_authentication, acp_mcp, ucp, ucp_mcp};
 pub use json_rpc::{a2a, a2a_rest, mcp};
-pub use standards::{aip155, azure, iceberg, oasis};
+pub use standards::{aip155, azure, iceberg};
 pub use vendors::{adyen, aws, aws_errors, paypal, square, stripe, stripe_v2};
 
 use std::time::Duration;

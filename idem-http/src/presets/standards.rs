@@ -6,84 +6,57 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::success;
 use super::words::{self, worded};
-use crate::{
-    FingerprintRecipe, FirstSent, HttpPolicy, KeyFormat, KeySource, Markers, ProblemType, Statuses,
-};
+use crate::{FirstSent, HttpPolicy, KeyFormat, KeySource, Markers, ProblemType, Statuses};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("repeatability-request-id");
 const FIRST_SENT: HeaderName = HeaderName::from_static("repeatability-first-sent");
 const CLIENT_ID: HeaderName = HeaderName::from_static("repeatability-client-id");
 const RESULT: HeaderName = HeaderName::from_static("repeatability-result");
 
-/// Follows OASIS Repeatable Requests 1.0.
+/// Follows Azure's use of OASIS Repeatable Requests 1.0.
 ///
-/// A request carries `Repeatability-Request-ID`, upper and lower case being the same, and
-/// `Repeatability-First-Sent`, an HTTP date; one without the other is `400`. A request that was
-/// first sent before the window, which is the retention, is `412`. `Repeatability-Client-ID` is
-/// part of the key. Method, path, query, body and all headers except the two ids, `Date` and those
-/// of the connection are compared; another request with the key is `400`. Every answer has
-/// `Repeatability-Result`: `accepted`, or `rejected` with a refusal. On routes that cannot support
-/// it, set [`Requirement::Unsupported`](crate::Requirement::Unsupported): a request with a key
-/// gets `501`.
+/// A `POST` may carry `Repeatability-Request-ID`, whose case does not count, and
+/// `Repeatability-First-Sent`, an HTTP date. A date without an id is `400`. A request that was first
+/// sent before the window is `412`. The window is the retention;
+/// [`IdempotencyLayer::verify`](crate::IdempotencyLayer::verify) refuses one under 5 minutes. Some of
+/// Azure's clients, such as `azure-communication-chat`, send no date. Their repeats get `412` for 10
+/// minutes after the retention, then run again.
 ///
-/// Clients whose headers change between attempts, such as a renewed `Authorization`, need a recipe
-/// that leaves those out: see [`azure`].
+/// `Repeatability-Client-ID` is part of the key. Method, path, query and body are compared; another
+/// request with the key is `400`. The answer to a `POST` with an id has `Repeatability-Result`:
+/// `accepted`, or `rejected` with a refusal. On routes that cannot support it, set
+/// [`Requirement::Unsupported`](crate::Requirement::Unsupported): a request with a key gets `501`.
 ///
-/// Source: [`odata-repeatable-requests`](https://docs.oasis-open.org/odata/repeatable-requests/v1.0/repeatable-requests-v1.0.html),
-/// sections 3 to 8. Not there: batches and the deletion of ids.
-///
-#[doc = include_str!("oasis.md")]
-#[must_use]
-pub fn oasis() -> HttpPolicy {
-    let key = KeySource::header(REQUEST_ID).with_first_sent(FirstSent::header(FIRST_SENT));
-    let policy = HttpPolicy::ietf()
-        .with_key_source(key)
-        .with_key_format(KeyFormat::any().ignoring_case())
-        .with_key_space(|request| {
-            let clients = request.parts().headers.get_all(CLIENT_ID).iter();
-            // Byte by byte, so that other bytes are another client.
-            let lower = |client: &HeaderValue| {
-                let bytes = client.as_bytes().iter();
-                bytes
-                    .map(|byte| char::from(byte.to_ascii_lowercase()))
-                    .collect()
-            };
-            let clients: Vec<String> = clients.map(lower).collect();
-            match clients.is_empty() {
-                true => vec![String::new()],
-                false => clients,
-            }
-        })
-        // The ids are part of the key, where case does not count.
-        .with_fingerprint(FingerprintRecipe::request().with_headers_except([REQUEST_ID, CLIENT_ID]))
-        .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
-        .with_markers(Markers::none().with_result(
-            RESULT,
-            HeaderValue::from_static("accepted"),
-            HeaderValue::from_static("rejected"),
-        ));
-    worded(policy, &words::OASIS, words::oasis)
-}
-
-/// Follows Azure's use of [`oasis`]: `POST` only, a window of 5 minutes at least, and headers are
-/// not compared.
-///
-/// A request may come without `Repeatability-First-Sent`, as from some of Azure's clients
-/// (`azure-communication-chat`), whose services take it. Then its window cannot be checked: after
-/// the retention it runs again.
+/// OASIS itself compares all headers. No preset does so: clients that date each attempt anew could
+/// never repeat a request. Batches and the deletion of ids are not supported.
 ///
 /// Source: [`Guidelines.md`](https://github.com/microsoft/api-guidelines/blob/vNext/azure/Guidelines.md),
-/// "Repeatability of requests", and the repeatable requests of Azure Communication Services.
+/// "Repeatability of requests", the repeatable requests of Azure Communication Services, and
+/// [`odata-repeatable-requests`](https://docs.oasis-open.org/odata/repeatable-requests/v1.0/repeatable-requests-v1.0.html),
+/// sections 3 to 8.
 ///
 #[doc = include_str!("azure.md")]
 #[must_use]
 pub fn azure() -> HttpPolicy {
     let first_sent = FirstSent::header(FIRST_SENT).optional();
-    oasis()
+    let policy = HttpPolicy::ietf()
         .with_key_source(KeySource::header(REQUEST_ID).with_first_sent(first_sent))
+        .with_key_format(KeyFormat::any().ignoring_case())
         .with_methods([Method::POST])
-        .with_fingerprint(FingerprintRecipe::request())
-        .with_min_lifetime(Duration::from_secs(5 * 60))
+        .with_key_space(|request| {
+            let clients = request.parts().headers.get_all(CLIENT_ID).iter();
+            // Other bytes are another client.
+            let ids = clients.map(|client| client.as_bytes().escape_ascii().to_string());
+            ids.map(|id| id.to_ascii_lowercase()).collect()
+        })
+        .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
+        .with_markers(Markers::none().with_result(
+            RESULT,
+            HeaderValue::from_static("accepted"),
+            HeaderValue::from_static("rejected"),
+        ))
+        .with_min_lifetime(Duration::from_secs(5 * 60));
+    worded(policy, &words::AZURE, words::azure)
 }
 
 /// Follows the REST catalog of Apache Iceberg 1.11.

@@ -116,7 +116,7 @@ pub(super) fn rpc(refusal: &Refusal<'_>, [kind, _]: Pair) -> Response<Bytes> {
     refusal.json_rpc(code, refusal.detail(), &data)
 }
 
-pub(super) static OASIS: Words = Words {
+pub(super) static AZURE: Words = Words {
     by_kind: &[
         (KeyMissing, "InvalidRepeatabilityHeaders"),
         (KeyMalformed, "InvalidRepeatabilityHeaders"),
@@ -130,7 +130,7 @@ pub(super) static OASIS: Words = Words {
     of_server: "InternalServerError",
 };
 
-pub(super) fn oasis(refusal: &Refusal<'_>, [code, _]: Pair) -> Response<Bytes> {
+pub(super) fn azure(refusal: &Refusal<'_>, [code, _]: Pair) -> Response<Bytes> {
     refusal.json(&json!({"error": {"code": code, "message": refusal.detail()}}))
 }
 

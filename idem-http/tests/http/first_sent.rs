@@ -9,7 +9,7 @@ use idem_core::engine::InterruptPolicy;
 use idem_core::{Idempotency, MemoryStore, Policy};
 use idem_http::{FirstSent, HttpPolicy, IDEMPOTENCY_KEY, IdempotencyLayer, KeySource, ProblemType};
 
-use crate::support::{App, layer_on, post, with};
+use crate::support::{App, layer_on, post, with, without};
 
 const NAME: &str = "repeatability-first-sent";
 
@@ -36,6 +36,16 @@ async fn a_client_whose_clock_is_ahead_is_refused_once_its_answer_is_forgotten()
     assert_eq!(retry.status, StatusCode::PRECONDITION_FAILED);
     retry.problem(ProblemType::KeyExpired);
     assert_eq!(app.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_key_or_a_time_alone_is_refused() {
+    let app = App::counting(layer(Policy::default()));
+    let alone = app.send(post("k", "{}")).await;
+    alone.problem(ProblemType::KeyMalformed);
+    let alone = app.send(without(sent_ahead(), "idempotency-key")).await;
+    alone.problem(ProblemType::KeyMalformed);
+    assert_eq!(app.runs(), 0);
 }
 
 #[tokio::test]

@@ -207,35 +207,33 @@ async fn stripes_preset_guards_post_only() {
 }
 
 #[tokio::test]
-async fn clients_of_oasis_are_told_apart_by_every_byte_except_case() {
-    for preset in [presets::oasis(), presets::azure()] {
-        let app = App::counting(layer(preset));
-        let send = |id: &'static str, client: Option<&'static [u8]>| {
-            let mut request = repeatable(post("a", "{}"), id);
-            if let Some(client) = client {
-                let client = HeaderValue::from_bytes(client).unwrap();
-                request
-                    .headers_mut()
-                    .insert("repeatability-client-id", client);
-            }
-            app.send(request)
-        };
-        let clients: [Option<&[u8]>; 6] = [
-            None,
-            Some(b"a"),
-            Some("\u{e9}".as_bytes()),
-            Some("\u{fc}".as_bytes()),
-            Some(b"\xe9"),
-            Some(b"\xfc"),
-        ];
-        for (position, client) in clients.into_iter().enumerate() {
-            for id in ["8e03978e-a", "8E03978E-A"] {
-                let answer = send(id, client).await;
-                assert_eq!(answer.text(), format!("run {}", position + 1));
-            }
+async fn clients_of_azure_are_told_apart_by_every_byte_except_case() {
+    let app = App::counting(layer(presets::azure()));
+    let send = |id: &'static str, client: Option<&'static [u8]>| {
+        let mut request = repeatable(post("a", "{}"), id);
+        if let Some(client) = client {
+            let client = HeaderValue::from_bytes(client).unwrap();
+            request
+                .headers_mut()
+                .insert("repeatability-client-id", client);
         }
-        assert_eq!(send("8e03978e-a", Some(b"A")).await.text(), "run 2");
+        app.send(request)
+    };
+    let clients: [Option<&[u8]>; 6] = [
+        None,
+        Some(b"a"),
+        Some("\u{e9}".as_bytes()),
+        Some("\u{fc}".as_bytes()),
+        Some(b"\xe9"),
+        Some(b"\xfc"),
+    ];
+    for (position, client) in clients.into_iter().enumerate() {
+        for id in ["8e03978e-a", "8E03978E-A"] {
+            let answer = send(id, client).await;
+            assert_eq!(answer.text(), format!("run {}", position + 1));
+        }
     }
+    assert_eq!(send("8e03978e-a", Some(b"A")).await.text(), "run 2");
 }
 
 /// Returns how long a record of the policy is kept, while the engine's own policy says an hour.

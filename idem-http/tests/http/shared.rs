@@ -78,7 +78,7 @@ pub(crate) fn with<B>(mut request: Request<B>, name: &'static str, value: &str) 
     request
 }
 
-/// Adds the headers of OASIS and Azure, with this id.
+/// Adds the headers of Azure, with this id.
 pub(crate) fn repeatable<B>(request: Request<B>, id: &str) -> Request<B> {
     static SENT: LazyLock<String> = LazyLock::new(|| httpdate::fmt_http_date(SystemTime::now()));
     let request = with(request, "repeatability-request-id", id);

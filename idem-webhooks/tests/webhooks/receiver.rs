@@ -23,6 +23,20 @@ async fn fails(to: &Receiver, id: &str, body: &'static str) -> Answer<String> {
     to.receive(&delivery(id, body), handler).await
 }
 
+/// Delivers again while another delivery's claim holds the event.
+async fn until_handled(receiver: &Receiver, handled: &Handled) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        match handled.deliver(receiver, "one", BODY).await.received {
+            Received::Handled => return,
+            Received::InFlight { .. } => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(tokio::time::Instant::now() < deadline, "the lease ends");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn deliveries_of_one_event_are_handled_once() {
     let (receiver, handled) = (receiver(MemoryStore::new()), Handled::default());
@@ -279,19 +293,7 @@ async fn an_unsealed_event_is_not_acknowledged() {
     );
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     Fragile::set(&store.seals_nothing, false);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    loop {
-        let answer = handled.deliver(&receiver, "one", BODY).await;
-        if matches!(answer.received, Received::Handled) {
-            break;
-        }
-        assert!(
-            matches!(answer.received, Received::InFlight { .. }),
-            "{answer:?}"
-        );
-        assert!(tokio::time::Instant::now() < deadline, "the lease ends");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_handled(&receiver, &handled).await;
     assert_eq!(
         handled.times(),
         2,
@@ -338,14 +340,7 @@ async fn a_receiver_that_is_killed_in_the_middle_is_taken_over() {
         matches!(older.received, Received::Stale { current: 5 }),
         "{older:?}"
     );
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while !matches!(
-        handled.deliver(&receiver, "one", BODY).await.received,
-        Received::Handled
-    ) {
-        assert!(tokio::time::Instant::now() < deadline, "the lease ends");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_handled(&receiver, &handled).await;
     assert_eq!(handled.times(), 1);
 }
 
@@ -360,14 +355,7 @@ async fn a_client_that_hangs_up_leaves_the_event_free() {
             .await
             .is_err()
     );
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while !matches!(
-        handled.deliver(&receiver, "one", BODY).await.received,
-        Received::Handled
-    ) {
-        assert!(tokio::time::Instant::now() < deadline, "it is released");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_handled(&receiver, &handled).await;
     assert_eq!(handled.times(), 1);
 }
 

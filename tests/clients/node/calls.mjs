@@ -48,6 +48,11 @@ const CALLS = {
     return { "x-hub-signature-256": await sign(secret, body) };
   },
 
+  async shopifySignature({ secret, body }) {
+    const { createSHA256HMAC } = await import("@shopify/shopify-api/runtime");
+    return { "hmac-sha256": await createSHA256HMAC(secret, body) };
+  },
+
   async twilioSignature({ secret, url, fields }) {
     const { default: twilio } = await import("twilio");
     return { "x-twilio-signature": twilio.getExpectedTwilioSignature(secret, url, fields) };

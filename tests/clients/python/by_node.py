@@ -91,6 +91,20 @@ class OctokitWebhook(NodeSender, clients.Sender):
         return path, {**headers, "x-github-delivery": key, "x-github-event": "ping"}, body
 
 
+class ShopifyWebhook(NodeSender, clients.Sender):
+    package, preset, name = "@shopify/shopify-api", "webhooks/shopify", "shopifySignature"
+    prefix = "x-shopify-"
+
+    def sign(self, key, body):
+        path, signed, body = super().sign(key, body)
+        headers = {"event-id": key, "webhook-id": key, "topic": "orders/paid", **signed}
+        return path, {self.prefix + name: value for name, value in headers.items()}, body
+
+
+class ShopifyEvent(ShopifyWebhook):
+    preset, prefix = "webhooks/shopify_events", "shopify-"
+
+
 class NodeTwilioWebhook(NodeSender, clients.TwilioWebhook):
     """Signs a query that it escapes otherwise than it sends it."""
 
@@ -103,4 +117,5 @@ class NodeTwilioWebhook(NodeSender, clients.TwilioWebhook):
         return "/inside?a=O'Reilly", {**headers, "i-twilio-idempotency-token": key}, body
 
 
-CLIENTS = [NodeStripe, Fsx, NodeMcp, NodeStripeWebhook, OctokitWebhook, NodeTwilioWebhook]
+CLIENTS = [NodeStripe, Fsx, NodeMcp, NodeStripeWebhook, OctokitWebhook, ShopifyWebhook,
+           ShopifyEvent, NodeTwilioWebhook]

@@ -2,9 +2,12 @@
 
 import asyncio
 import datetime
+import json
 import time
 
 from worlds import Client, Sender, new_key, outcome
+
+SENT = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class Stripe(Client):
@@ -484,6 +487,28 @@ class SvixWebhook(StandardWebhook):
         return svix.webhooks
 
 
+class CloudEventWebhook(StandardWebhook):
+    """CloudEvents have no signature of their own: the test signs them as Standard Webhooks."""
+
+    package, preset = "cloudevents", "webhooks/cloud_events"
+    mode, form = "binary", " (binary)"
+
+    def sign(self, key, body):
+        from cloudevents.core.bindings import http
+        from cloudevents.core.formats.json import JSONFormat
+        from cloudevents.core.v1.event import CloudEvent
+
+        event = CloudEvent({"id": key, "source": "/pay ments", "type": "paid", "time": SENT,
+                            "datacontenttype": "application/json"}, json.loads(body))
+        message = getattr(http, "to_" + self.mode)(event, JSONFormat())
+        path, signed, body = super().sign(key, message.body.decode())
+        return path, {**signed, **message.headers}, body
+
+
+class StructuredCloudEvent(CloudEventWebhook):
+    mode, form = "structured", " (structured)"
+
+
 class SlackWebhook(Sender):
     package, preset = "slack_sdk", "webhooks/slack"
 
@@ -493,6 +518,28 @@ class SlackWebhook(Sender):
         now = str(int(time.time()))
         signed = SignatureVerifier(self.secret).generate_signature(timestamp=now, body=body)
         return "/", {"x-slack-request-timestamp": now, "x-slack-signature": signed}, body
+
+
+class AdCpWebhook(Sender):
+    package, preset, secret = "adcp", "webhooks/adcp", StandardWebhook.secret
+    other = "Status409"
+
+    def call(self, world, key, amount, headers):
+        from adcp.webhook_sender import WebhookSender
+
+        async def run():
+            sender = WebhookSender.from_standard_webhooks_secret(
+                self.secret, key_id="k", allow_private_destinations=True,
+                allowed_destination_ports=frozenset([world.port]))
+            async with sender:
+                return await sender.send_mcp(
+                    url=world.url, task_id="t", status="working", task_type="create_media_buy",
+                    operation_id="o", idempotency_key=key, message=f"pay {amount}", timestamp=SENT)
+
+        answer = asyncio.run(run())
+        if not answer.ok:
+            raise type(f"Status{answer.status_code}", (Exception,), {})
+        return answer.status_code
 
 
 class TwilioWebhook(Sender):
@@ -519,5 +566,5 @@ class TwilioSharedKey(TwilioWebhook):
 
 CLIENTS = [Stripe, StripeV2, Square, Adyen, Boto3, AzureCalls, AzureChat, AzureEmail, BackupDr,
            PayPal, Ucp, Urllib3, PyIceberg, Mcp, UcpMcp, AcpMcp, AdCp, A2a, A2aStream,
-           A2aRest, A2aRestStream, StripeWebhook, StandardWebhook, SvixWebhook, SlackWebhook,
-           TwilioWebhook, TwilioSharedKey]
+           A2aRest, A2aRestStream, StripeWebhook, StandardWebhook, SvixWebhook, CloudEventWebhook,
+           StructuredCloudEvent, SlackWebhook, AdCpWebhook, TwilioWebhook, TwilioSharedKey]

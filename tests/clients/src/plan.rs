@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use idem_core::{Error, MemoryStore, Result};
 use idem_http::{HttpPolicy, presets};
-use idem_webhooks::{Provider, Receiver, Verifier};
+use idem_webhooks::{CloudEvents, Provider, Receiver, Signature, Verifier};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -63,7 +63,15 @@ impl Plan {
             return Ok(None);
         };
         let provider = match name {
+            // The application verifies AdCP's signatures of RFC 9421; this one is of Standard Webhooks.
+            "adcp" => Provider::adcp().with_signature(Signature::standard_webhooks()),
+            "cloud_events" => {
+                let provider = Provider::cloud_events(CloudEvents::new());
+                provider.with_signature(Signature::standard_webhooks())
+            }
             "github" => Provider::github(),
+            "shopify" => Provider::shopify(),
+            "shopify_events" => Provider::shopify_events(),
             "slack" => Provider::slack(),
             "standard_webhooks" => Provider::standard_webhooks(),
             "stripe" => Provider::stripe(),
@@ -90,7 +98,6 @@ impl Plan {
             "iceberg" => presets::iceberg(),
             "ietf" => HttpPolicy::ietf(),
             "mcp" => presets::mcp(arguments),
-            "oasis" => presets::oasis(),
             "paypal" => presets::paypal(),
             "square" => presets::square(),
             "stripe" => presets::stripe(),

@@ -19,8 +19,8 @@ use idem_storm::report::{Report, exit};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::time::sleep;
 
 use buyer::Buyer;
 
@@ -85,18 +85,6 @@ fn notes_of(folder: &Path, buyer: &str) -> PathBuf {
     folder.join(format!("{buyer}.notes"))
 }
 
-/// Waits until the server accepts connections.
-async fn is_up(server: &mut Crew, address: SocketAddr) -> Result<(), BoxError> {
-    let up = async {
-        while TcpStream::connect(address).await.is_err() {
-            server.replace_the_dead()?;
-            sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
-    };
-    timeout(Duration::from_secs(30), up).await?
-}
-
 /// Server and buyers, a crew of one each.
 struct Everybody(Vec<Crew>);
 
@@ -117,7 +105,7 @@ impl Everybody {
         process.args(&common).stderr(Stdio::null());
         process.args(["--serve", &address.to_string()]);
         let mut server = Crew::start(1, process)?;
-        is_up(&mut server, address).await?;
+        server.until_up(address).await?;
         let mut crews = vec![server];
         let folder = folder.to_str().ok_or("the temporary folder has no name")?;
         for name in BUYERS {

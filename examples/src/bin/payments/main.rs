@@ -25,8 +25,8 @@ use idem_http::{HttpPolicy, IdempotencyLayer};
 use idem_storm::effects::{Effects, StoreArgs};
 use idem_storm::report::{Report, exit};
 use serde::{Deserialize, Serialize};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::time::sleep;
 
 use customer::{Customer, Story};
 use gateway::{Gateway, charge};
@@ -119,18 +119,6 @@ async fn serve(address: SocketAddr, effects: Effects, gateway: String) -> Result
     Ok(axum::serve(listener, router.with_state(shop)).await?)
 }
 
-/// Waits until the server accepts connections.
-async fn is_up(server: &mut Crew, address: SocketAddr) -> Result<(), BoxError> {
-    let up = async {
-        while TcpStream::connect(address).await.is_err() {
-            server.replace_the_dead()?;
-            sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
-    };
-    timeout(Duration::from_secs(30), up).await?
-}
-
 fn key(number: u64) -> String {
     format!("\"payment-{number}\"")
 }
@@ -199,7 +187,7 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     process.args(["--serve", &address.to_string()]);
     process.args(["--gateway", &gateway.url]);
     let mut server = Crew::start(1, process)?;
-    is_up(&mut server, address).await?;
+    server.until_up(address).await?;
     let customer = Customer::new(address);
     let mut report = Report::new(format!(
         "{}, {} payments, each sent {SENDINGS} times at once",
@@ -211,7 +199,7 @@ async fn run(args: Args) -> Result<bool, BoxError> {
     while server.killed < args.kills && !storm.is_finished() {
         sleep(Duration::from_millis(120)).await;
         server.kill_one().await?;
-        is_up(&mut server, address).await?;
+        server.until_up(address).await?;
     }
     let stories = storm.await??;
     report.count("kills", server.killed, "of the server, kill -9");

@@ -19,7 +19,7 @@ pub(super) struct Subject {
 #[derive(Clone, Copy)]
 pub(super) enum Carrier {
     Header(&'static str),
-    /// The two headers of OASIS.
+    /// The two headers of Azure.
     Pair,
     /// A member of the body.
     Member(&'static str),
