@@ -95,7 +95,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when the text is not the URL of a page on plain `http`.
+    /// `InvalidInput` when the text is not the URL of a page on plain `http`, or has a login.
     pub fn with_metrics_url(mut self, url: &str) -> Result<Self> {
         self.metrics.push(page_of_metrics(url)?);
         Ok(self)
@@ -253,9 +253,14 @@ impl fmt::Debug for Access {
 /// Parses the URL of a page of metrics.
 pub(crate) fn page_of_metrics(url: &str) -> Result<Uri> {
     let uri = url.parse::<Uri>().ok();
-    let is_http = |uri: &Uri| uri.scheme_str() == Some("http") && uri.host().is_some();
+    let is_http = |uri: &Uri| {
+        let place = uri.authority().map_or("", |place| place.as_str());
+        uri.scheme_str() == Some("http") && !place.is_empty() && !place.contains('@')
+    };
     uri.filter(is_http).ok_or_else(|| {
-        Error::invalid_input("the URL of a page of metrics begins with http:// and has a host")
+        Error::invalid_input(
+            "the URL of a page of metrics begins with http:// and has a host, and no password",
+        )
     })
 }
 
@@ -293,7 +298,12 @@ mod tests {
             assert!(Access::token(token).is_err(), "{token}");
         }
         assert!(Access::proxy_header("x forwarded").is_err());
-        for url in ["https://a/metrics", "/metrics", "a b"] {
+        for url in [
+            "https://a/metrics",
+            "/metrics",
+            "a b",
+            "http://u:p@a/metrics",
+        ] {
             assert!(Options::new().with_metrics_url(url).is_err(), "{url}");
         }
         for path in ["admin", "/admin/", "/", "//admin", "/{id}"] {

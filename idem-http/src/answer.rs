@@ -56,7 +56,7 @@ async fn adjusted<B: HttpBody<Data = Bytes>>(
     let sent = sent.map(str::to_owned);
     if let Some(call) = request.as_ref().and_then(KeyedRequest::call) {
         let body = match media::flow(&media::essence(response.headers())) {
-            Flow::Events => Some(json_rpc::with_id(response.body(), call.id())),
+            Flow::Events | Flow::Stream => Some(json_rpc::with_id(response.body(), call.id())),
             _ => json::with_member(response.body(), "/id", call.id()),
         };
         let body = body.unwrap_or_else(|| response.body().clone());

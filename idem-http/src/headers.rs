@@ -26,11 +26,12 @@ static NEVER: [HeaderName; 15] = [
     crate::FIRST_ANSWERED,
 ];
 
-/// Headers of one exchange that handlers and their layers set: what a trace, a browser's check or a
-/// login says belongs to the caller who got it.
-const OF_THE_EXCHANGE: [&str; 12] = [
+/// Headers of one exchange that handlers and their layers set: a trace, a browser's check, a login or
+/// a session belongs to the caller who got it.
+const OF_THE_EXCHANGE: [&str; 13] = [
     "age",
     "alt-svc",
+    "mcp-session-id",
     "request-id",
     "server",
     "server-timing",
@@ -45,8 +46,8 @@ const OF_THE_EXCHANGE: [&str; 12] = [
 
 /// The headers of a response that the layer stores and replays.
 ///
-/// Default: all that the handler set, except those of the exchange: `Age`, `Alt-Svc`, `Request-Id`,
-/// `Server`, `Server-Timing`, `Via`, `WWW-Authenticate`, `X-Request-Id`, those of traces
+/// Default: all that the handler set, except those of the exchange: `Age`, `Alt-Svc`, `Mcp-Session-Id`,
+/// `Request-Id`, `Server`, `Server-Timing`, `Via`, `WWW-Authenticate`, `X-Request-Id`, those of traces
 /// (`traceparent`, `tracestate`, `X-Amzn-Trace-Id`, `X-Cloud-Trace-Context`, `X-B3-…`) and of CORS
 /// (`Access-Control-…`).
 ///

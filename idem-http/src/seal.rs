@@ -135,7 +135,7 @@ impl<'a> Judge<'a> {
             (Flow::Events, Some(call)) => {
                 Some(Tape::Answer(EventReader::new(call.id().clone(), limit)))
             }
-            (Flow::Events | Flow::Stream, None) => Some(Tape::Whole(Vec::new(), limit)),
+            (Flow::Events, None) | (Flow::Stream, _) => Some(Tape::Whole(Vec::new(), limit)),
             _ => None,
         };
         let is_unrecorded = || tape.is_none() && flow != Flow::Whole;
@@ -308,7 +308,7 @@ enum Kept {
 /// for the client, or the code that the call crashed (as a 5xx of REST) or was cancelled. A `task`
 /// has begun, and a retry has to find the same one.
 fn is_open(body: &[u8]) -> bool {
-    let is_open = RawJson::read(body).map(|answer| {
+    let is_open = RawJson::read(last_document(body)).map(|answer| {
         let (kind, code) = (
             answer.pointer("/result/resultType")?,
             answer.pointer("/error/code")?,
@@ -320,6 +320,17 @@ fn is_open(body: &[u8]) -> bool {
         )
     });
     matches!(is_open, Some(Ok(true)))
+}
+
+/// Returns the last line with a document of a stream; the whole text, if it is none.
+fn last_document(body: &[u8]) -> &[u8] {
+    if RawJson::read(body).is_some() {
+        return body;
+    }
+    let lines = body.split(|byte| matches!(byte, b'\r' | b'\n'));
+    let texts = lines.map(|line| line.strip_prefix(b"data:").unwrap_or(line));
+    let last = texts.rev().find(|text| RawJson::read(text).is_some());
+    last.unwrap_or(body)
 }
 
 fn marker() -> Stored {

@@ -4,7 +4,8 @@
 //! record. The piece that ends the recording does: whoever has the whole answer finds it stored.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
@@ -17,6 +18,9 @@ use crate::json_rpc::{EventReader, Progress};
 
 /// The most pieces that wait for a client that reads slowly.
 const WAITING: usize = 16;
+
+/// How long a stream goes on for the record alone, once its client is gone.
+pub(crate) const ALONE: Duration = Duration::from_secs(10 * 60);
 
 /// A frame of a body that a task reads; `None` at its end.
 pub(crate) type Piece<B> = Option<Result<http_body::Frame<Bytes>, <B as HttpBody>::Error>>;
@@ -76,10 +80,19 @@ impl<B: HttpBody<Data = Bytes>> Stream<B> {
         Box::pin(async move { pipe.closed().await })
     }
 
-    /// Passes pieces on, until one ends the recording. A client that is gone ends nothing.
+    /// Passes pieces on, until one ends the recording. A client that is gone ends it after a time:
+    /// the stream may wait for an answer that only this client could give.
     pub(crate) async fn record(&mut self) -> Recorded {
+        let pipe = self.pipe.clone();
+        let mut alone = pin!(async {
+            pipe.closed().await;
+            tokio::time::sleep(ALONE).await;
+        });
         loop {
-            let piece = self.body.frame().await;
+            let piece = tokio::select! {
+                piece = self.body.frame() => piece,
+                () = &mut alone => return Recorded::Unfinished,
+            };
             let read = match &piece {
                 Some(Ok(frame)) => self.tape.push(frame.data_ref()),
                 Some(Err(_)) => return self.end(piece, Recorded::Broken),

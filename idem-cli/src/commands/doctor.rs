@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &StoreArgs, options: &Options, output: Output) -> 
         match idem_console::unstored_answers(url).await {
             Ok(unstored) => answers(unstored, &mut findings),
             Err(error) if error.kind() == idem_core::ErrorKind::InvalidInput => Err(error)?,
-            Err(error) => findings.unseen("answers", format!("{url}: {error}")),
+            Err(error) => findings.unseen("answers", error.to_string()),
         }
     }
     report(&findings, output)?;

@@ -66,13 +66,13 @@ impl Scraper {
 /// # Errors
 ///
 /// `InvalidInput` when the text is not such a URL. `Unavailable` when no answer with 2xx and UTF-8
-/// text arrives within 5 s, or it has more than 4 MiB.
+/// text arrives within 5 s, or it has more than 4 MiB, or no metrics of idem.
 pub async fn unstored_answers(url: &str) -> Result<BTreeMap<&'static str, u64>> {
     let url = page_of_metrics(url)?;
     let client = Client::builder(TokioExecutor::new()).build_http();
     let text = read(&client, url).await;
-    text.map(|text| unstored(&text)).ok_or_else(|| {
-        let message = "the page of metrics cannot be read: see that the URL answers `curl`";
+    text.and_then(|text| unstored(&text)).ok_or_else(|| {
+        let message = "no metrics of idem can be read: see with `curl` that the page has `idem_…`";
         Error::new(ErrorKind::Unavailable, Effect::None, message)
     })
 }

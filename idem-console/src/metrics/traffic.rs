@@ -182,8 +182,9 @@ impl Readings {
     }
 }
 
-/// Reads a page's counts of answers that were not stored, by reason.
-pub(crate) fn unstored(text: &str) -> BTreeMap<&'static str, u64> {
+/// Reads a page's counts of answers that were not stored, by reason; `None` without metrics of idem.
+pub(crate) fn unstored(text: &str) -> Option<BTreeMap<&'static str, u64>> {
+    samples(text, "idem_").next()?;
     let mut counts = BTreeMap::new();
     for sample in samples(text, names::UNSTORED).take(MAX_SERIES) {
         if let Some((_, reason)) = counter(&sample) {
@@ -191,7 +192,7 @@ pub(crate) fn unstored(text: &str) -> BTreeMap<&'static str, u64> {
             *count = count.saturating_add(sample.value as u64);
         }
     }
-    counts
+    Some(counts)
 }
 
 /// Adds up the readings of all pages.
@@ -305,7 +306,11 @@ mod tests {
         readings.add(&page(7), began + Duration::from_secs(10));
         assert_eq!(traffic([&readings].into_iter()).count(names::UNSTORED), 5.0);
         let huge = "idem_unstored_total{reason=\"status\"} 1e300\n".repeat(3);
-        assert_eq!(unstored(&huge)["status"], u64::MAX);
+        assert_eq!(
+            unstored(&huge),
+            Some(BTreeMap::from([("status", u64::MAX)]))
+        );
+        assert_eq!(unstored("<html></html>"), None);
     }
 
     #[test]

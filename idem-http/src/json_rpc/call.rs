@@ -1,5 +1,7 @@
 //! [`Call`]: one call in its envelope.
 
+use std::borrow::Cow;
+
 use idem_core::json::RawJson;
 use serde_json::Value;
 
@@ -17,18 +19,22 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the method, and the tool of `tools/call`. `None` for a batch, or without a method.
+    /// Returns the method, and the tool of `tools/call`. `None` for a batch, or without a method. Some
+    /// readers find a name in an object or a number, too; those are errors.
     pub(crate) fn names(body: RawJson<'_>) -> Result<Option<(String, Option<String>)>, KeyError> {
-        let text = |found: Option<RawJson<'_>>| Some(found?.as_str()?.into_owned());
+        let text = |found: Option<RawJson<'_>>| {
+            let text = found.map(|found| found.as_str().ok_or(KeyError::CallName));
+            Ok::<_, KeyError>(text.transpose()?.map(Cow::into_owned))
+        };
         // An array is a batch.
         if body.bytes().starts_with(b"[") {
             return Ok(None);
         }
-        let Some(method) = text(body.member("method")?) else {
+        let Some(method) = text(body.member("method")?)? else {
             return Ok(None);
         };
         let tool = match method == TOOLS {
-            true => text(body.pointer("/params/name")?),
+            true => text(body.pointer("/params/name")?)?,
             false => None,
         };
         Ok(Some((method, tool)))

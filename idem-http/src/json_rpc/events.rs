@@ -98,17 +98,23 @@ impl EventReader {
     }
 }
 
-/// Returns the stream with this `id` in each event that has one and is a line.
+/// Returns the stream with this `id` in each line that has one in its document; in a stream of events,
+/// the document follows `data:`.
 pub(crate) fn with_id(stream: &[u8], id: &Value) -> Bytes {
     let lines = stream.split_inclusive(|byte| matches!(byte, b'\r' | b'\n'));
     let edited = lines.map(|line| {
-        let text = line.strip_prefix(b"data:").unwrap_or_default();
+        let text = line.strip_prefix(b"data:").unwrap_or(line);
         let document = RawJson::read(text);
         let has_id = document.is_some_and(|document| matches!(document.member("id"), Ok(Some(_))));
         let with_id = has_id.then(|| json::with_member(text, "/id", id)).flatten();
         with_id.map_or(Cow::Borrowed(line), |text| {
             let end = &line[line.trim_ascii_end().len()..];
-            [b"data: ", &text[..], end].concat().into()
+            let begin = if line.starts_with(b"data:") {
+                "data: "
+            } else {
+                ""
+            };
+            [begin.as_bytes(), &text[..], end].concat().into()
         })
     });
     edited.collect::<Vec<_>>().concat().into()

@@ -15,7 +15,7 @@ pub(crate) use events::{EventReader, Progress, with_id};
 /// The layer reads the envelope once. A call has the name of its method, and a call of `tools/call`
 /// (MCP) the name of its tool. Calls that are not listed go to the service as they were sent, and
 /// so do answers and documents without a method. The layer refuses a listed call without version
-/// 2.0 or an `id`, because some servers run it. It refuses a batch (an array) with a listed call,
+/// 2.0 or an `id`, and a name that is not a string, because some servers run it. It refuses a batch (an array) with a listed call,
 /// or with anything except objects. It refuses a body that is not JSON, and a call that readers may
 /// take for different ones: see [`KeySource`](crate::KeySource).
 ///
@@ -29,8 +29,8 @@ pub(crate) use events::{EventReader, Progress, with_id};
 /// stream that ends without the answer keeps the key for the rest of the lease, because the call may
 /// go on: a server may close the stream and let the client come back for the rest, with `GET` and
 /// `Last-Event-ID`, which have no key. An event over the limit of a response leaves the marker. A
-/// client that hangs up in the stream ends it only under
-/// [`OnDisconnect::Cancel`](crate::OnDisconnect::Cancel): a task reads it to its end otherwise.
+/// client that hangs up in the stream ends it at once only under
+/// [`OnDisconnect::Cancel`](crate::OnDisconnect::Cancel): a task reads on for 10 minutes otherwise.
 ///
 /// ```
 /// use idem_http::{HttpPolicy, JsonRpc, KeySource};

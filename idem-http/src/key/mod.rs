@@ -71,6 +71,9 @@ pub enum KeyError {
         "the call needs version 2.0 of JSON-RPC, and an id: a string of Unicode text, or a number in the range of a double"
     )]
     CallId,
+    /// The method of a JSON-RPC call, or the name of its tool, is not a text.
+    #[error("the method of the call, or the name of its tool, is not a string of Unicode text")]
+    CallName,
     /// It is not a UUID.
     #[error("the key is not a UUID")]
     NotAUuid,

@@ -51,7 +51,8 @@ pub fn adcp<M: Into<String>, R: Into<String>>(
 ) -> HttpPolicy {
     let recipe = FingerprintRecipe::body()
         .of_member("/params/arguments")
-        .of_member("/params/name");
+        .of_member("/params/name")
+        .with_text(super::target);
     let recipe = EXCLUDED
         .iter()
         .fold(recipe, |recipe, pointer| recipe.without_member(pointer));

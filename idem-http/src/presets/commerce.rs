@@ -14,8 +14,8 @@ use crate::{
 /// Follows the Agentic Commerce Protocol, release 2026-04-17, for checkout, cart and delegated
 /// payment.
 ///
-/// Every `POST` needs a key. The path is part of the key: the same key on another path is another
-/// key. The body is compared by its JSON value, headers are not. Errors have the flat form
+/// Every `POST` needs a key. Path and query are part of the key: the same key on another path is
+/// another key. The body is compared by its JSON value, headers are not. Errors have the flat form
 /// `{"type","code","message"}`, every answer repeats the key. Answers have to be replayed for 24
 /// hours at least.
 ///
@@ -30,7 +30,7 @@ pub fn acp() -> HttpPolicy {
         .with_requirement(Requirement::Required)
         .with_methods([Method::POST])
         .with_key_form(KeyForm::Opaque)
-        .with_key_space(super::path)
+        .with_key_space(super::by_target)
         .with_fingerprint(FingerprintRecipe::body())
         .with_markers(
             Markers::none()
@@ -83,7 +83,8 @@ pub fn acp_mcp() -> HttpPolicy {
         .with_fingerprint(
             FingerprintRecipe::body()
                 .of_member("/params/arguments/payload")
-                .of_member("/params/arguments/id"),
+                .of_member("/params/arguments/id")
+                .with_text(super::target),
         )
         .with_markers(Markers::none());
     worded(policy, &words::ACP, |refusal, words| {
@@ -94,8 +95,8 @@ pub fn acp_mcp() -> HttpPolicy {
 
 /// Follows the Universal Commerce Protocol over REST, as of 2026-08-22.
 ///
-/// `POST` and `PUT` need a key, a UUID. The bytes of the body are compared, so JSON that is written
-/// in another way is a conflict, `409`. Replays have no marker. Answers are kept for 48 hours, and
+/// `POST` and `PUT` need a key, a UUID. Path, query and the bytes of the body are compared, so JSON that is
+/// written in another way is a conflict, `409`. Replays have no marker. Answers are kept for 48 hours, and
 /// have to be for 24. While the store is unreachable, requests get `503`. Give each of the
 /// protocol's operations its route and its own
 /// [`with_operation`](HttpPolicy::with_operation): keys belong to an operation.
@@ -112,7 +113,7 @@ pub fn ucp() -> HttpPolicy {
         .with_requirement(Requirement::Required)
         .with_methods([Method::POST, Method::PUT])
         .with_key_format(KeyFormat::uuid())
-        .with_fingerprint(FingerprintRecipe::bytes())
+        .with_fingerprint(FingerprintRecipe::bytes().with_text(super::target))
         .with_status(ProblemType::KeyReused, StatusCode::CONFLICT)
         .with_markers(Markers::none())
         .with_retention(48 * HOUR)
@@ -152,7 +153,8 @@ pub fn ucp_mcp() -> HttpPolicy {
         .with_fingerprint(
             FingerprintRecipe::body()
                 .of_member("/params/arguments")
-                .without_member("/meta"),
+                .without_member("/meta")
+                .with_text(super::target),
         );
     worded(
         policy,

@@ -37,7 +37,8 @@ pub fn mcp<N: Into<String>>(tools: impl IntoIterator<Item = N>) -> HttpPolicy {
     .with_fingerprint(
         FingerprintRecipe::body()
             .of_member("/params/name")
-            .of_member("/params/arguments"),
+            .of_member("/params/arguments")
+            .with_text(super::target),
     )
 }
 
@@ -61,7 +62,11 @@ pub fn a2a() -> HttpPolicy {
         KeySource::member("/params/message/messageId"),
     )
     .with_key_space(tenant("/params/tenant"))
-    .with_fingerprint(FingerprintRecipe::body().of_member("/params/message"))
+    .with_fingerprint(
+        FingerprintRecipe::body()
+            .of_member("/params/message")
+            .with_text(super::target),
+    )
 }
 
 /// The calls of A2A that answer with streams.

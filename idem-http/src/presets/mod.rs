@@ -44,6 +44,8 @@ pub use vendors::{adyen, aws, aws_errors, paypal, square, stripe, stripe_v2};
 
 use std::time::Duration;
 
+use http::request::Parts;
+
 use crate::{KeyedRequest, Statuses};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -54,7 +56,17 @@ fn success() -> Statuses {
     Statuses::none().with(200..=299)
 }
 
-/// Returns the path, for keys that belong to it.
-fn path(request: &KeyedRequest) -> Vec<String> {
-    vec![request.parts().uri.path().to_owned()]
+/// Returns method, path and query: with another target, a key or a request is another one.
+fn target(parts: &Parts) -> String {
+    let target = parts.uri.path_and_query();
+    format!(
+        "{} {}",
+        parts.method,
+        target.map_or("", |target| target.as_str())
+    )
+}
+
+/// Makes the target part of the key.
+fn by_target(request: &KeyedRequest) -> Vec<String> {
+    vec![target(request.parts())]
 }

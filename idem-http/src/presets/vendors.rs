@@ -95,7 +95,7 @@ pub fn square() -> HttpPolicy {
         .with_requirement(Requirement::Required)
         .with_key_source(KeySource::member("/idempotency_key"))
         .with_key_format(KeyFormat::any().with_length(1..=128))
-        .with_key_space(super::path)
+        .with_key_space(super::by_target)
         .with_fingerprint(FingerprintRecipe::body())
         .with_status(ProblemType::KeyReused, StatusCode::BAD_REQUEST)
         .with_kept_statuses(success())
@@ -106,7 +106,8 @@ pub fn square() -> HttpPolicy {
 /// Behaves in the manner of PayPal. **Draft**: the errors differ between its APIs.
 ///
 /// `POST` may carry `PayPal-Request-Id`, 1 to 108 characters, which belongs to the path. Scope: the
-/// client id or merchant, never the access token, which is refreshed between two tries. Success is
+/// client id or merchant, never the access token, which is refreshed between two tries.
+/// `PayPal-Auth-Assertion`, the merchant for whom a partner acts, is compared. Success is
 /// stored for 45 days, as for Orders (Payments: 6 hours). PayPal's replays show the current state
 /// of the resource: add a hook that reads it,
 /// [`with_replay_hook`](HttpPolicy::with_replay_hook); without one, a replay is the first answer.
@@ -125,7 +126,12 @@ pub fn paypal() -> HttpPolicy {
         .with_key_source(KeySource::header(key))
         .with_key_form(KeyForm::Opaque)
         .with_key_format(KeyFormat::any().with_length(1..=108))
-        .with_key_space(super::path)
+        .with_key_space(super::by_target)
+        .with_fingerprint(FingerprintRecipe::request().with_text(|parts| {
+            let merchant = parts.headers.get("paypal-auth-assertion");
+            let merchant = merchant.map(|merchant| merchant.as_bytes().escape_ascii().to_string());
+            merchant.unwrap_or_default()
+        }))
         .with_kept_statuses(success())
         .with_markers(Markers::none())
         .with_retention(45 * DAY);

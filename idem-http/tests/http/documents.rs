@@ -198,6 +198,16 @@ async fn a_key_or_a_call_with_two_readings_is_refused() {
             &nested,
             format!(r#"{{"meta":{}}}"#, hidden(raw, r#"{"key":"a"}"#)),
         ),
+        // Readers of enums find a name in an object or a number, too.
+        (
+            &pay,
+            call(r#""x":1"#).replace(r#""pay""#, r#"{"pay":null}"#),
+        ),
+        (&pay, call(r#""x":1"#).replace(r#""pay""#, "0")),
+        (
+            &pay,
+            call(r#""x":1"#).replace(r#""tools/call""#, r#"{"tools/call":null}"#),
+        ),
         // Some readers run a call that breaks the rules of JSON-RPC.
         (&pay, call(r#""x":1"#).replace("2.0", "1.0")),
         (&pay, call(r#""x":1"#).replace(r#""jsonrpc":"2.0","#, "")),
@@ -218,6 +228,44 @@ async fn a_key_or_a_call_with_two_readings_is_refused() {
         );
         assert_eq!(app.runs(), 0, "{body}");
     }
+}
+
+#[tokio::test]
+async fn a_key_at_another_target_gets_no_replay() {
+    let order = || r#"{KEY"x":SKIPPED}"#.to_owned();
+    let by_header = [
+        ("ucp", presets::ucp(), order()),
+        ("acp", presets::acp(), order()),
+        ("paypal", presets::paypal(), order()),
+        ("ietf", HttpPolicy::ietf(), order()),
+    ];
+    for (name, policy, template) in presets().into_iter().chain(by_header) {
+        let key = format!(r#""{}":"{UUID}","#, member(name));
+        let body = filled(&template.replace("KEY", &key), b"1");
+        let app = app(policy);
+        let mut targets = Vec::new();
+        for target in ["/orders/a", "/orders/b", "/orders/a?tenant=b"] {
+            let mut request = send(body.clone());
+            *request.uri_mut() = target.parse().unwrap();
+            let request = with(request, "idempotency-key", &format!("\"{UUID}\""));
+            let request = with(request, "paypal-request-id", UUID);
+            let (before, answer) = (app.runs(), app.send(request).await);
+            let is_refused = answer.status.is_client_error() || answer.text().contains("error");
+            targets.push(app.runs() > before || is_refused);
+        }
+        assert_eq!(targets, [true; 3], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn another_merchant_gets_no_replay() {
+    let app = app(presets::paypal());
+    for (merchant, status) in [("e30.M1.", 200), ("e30.M1.", 200), ("e30.M2.", 422)] {
+        let order = with(send("{}"), "paypal-request-id", "order");
+        let order = with(order, "paypal-auth-assertion", merchant);
+        assert_eq!(app.send(order).await.status, status, "{merchant}");
+    }
+    assert_eq!(app.runs(), 1);
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ fn app(policy: HttpPolicy) -> App {
             (HeaderName::from_static("keep-alive"), "timeout=5"),
             (HeaderName::from_static("proxy-authenticate"), "Basic"),
             (REQUEST_ID, "r-1"),
+            (HeaderName::from_static("mcp-session-id"), "s-1"),
         ];
         created(headers, vec![0, 159, 146, 150, 255])
     })

@@ -179,6 +179,57 @@ async fn a_result_that_is_not_the_last_word_releases_the_key_before_it_passes() 
 }
 
 #[tokio::test]
+async fn a_stream_of_a_call_that_crashed_releases_the_key() {
+    let call = r#"{"jsonrpc":"2.0","id":7,"method":"message/stream","params":{"message":{"messageId":"m"}}}"#;
+    let crashed = "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32603}}\n\n";
+    let working = "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"task\":{}}}\n\n";
+    for (last, runs) in [(crashed, 2), (working, 1)] {
+        let mut fed = Fed::new(presets::a2a(), Duration::from_secs(300));
+        for _ in 0..runs {
+            let (mut stream, feed) = fed.open(post("k", call)).await;
+            for event in [working, last] {
+                feed.send(Ok(event)).unwrap();
+                expect(&mut stream, event).await;
+            }
+            drop(feed);
+            assert_eq!(next(&mut stream).await, None);
+        }
+        assert_eq!(fed.app.runs(), runs);
+        if last == working {
+            let replay = fed.app.send(post("k", call)).await;
+            assert_eq!((replay.text(), fed.app.runs()), (&*working.repeat(2), 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_of_json_are_stored_and_get_the_id_of_their_call() {
+    let layer = crate::support::layer(presets::mcp(["pay"]));
+    let app = App::new(layer, |_| async {
+        let lines = "{\"method\":\"progress\"}\n{\"id\":7,\"result\":{}}\n";
+        ([(CONTENT_TYPE, "application/x-ndjson")], lines).into_response()
+    });
+    let first = app.send(post("k", CALL)).await;
+    let again = app.send(post("k", CALL.replace(":7", ":8").leak())).await;
+    assert_eq!(again.text(), first.text().replace(":7", ":8"));
+    assert_eq!(app.runs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_whose_client_is_gone_ends_after_a_time() {
+    let mut fed = Fed::mcp(OnDisconnect::Finish);
+    let (stream, feed) = fed.open(post("k", CALL)).await;
+    drop(stream);
+    let begun = tokio::time::Instant::now();
+    while feed.send(Ok(": a comment\n\n")).is_ok() {
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        assert!(begun.elapsed() < Duration::from_secs(660));
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(600));
+    assert!(fed.refused().await, "it may go on elsewhere");
+}
+
+#[tokio::test]
 async fn a_plain_stream_passes_at_once_and_is_replayed_whole() {
     let mut fed = Fed::plain();
     let (mut stream, feed) = fed.open(post("k", "{}")).await;

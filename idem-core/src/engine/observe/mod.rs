@@ -35,7 +35,7 @@
 //! | `idem_endings_total` | counter | `operation`, `scope_class`, `ending` | claims by how they ended: `sealed`, `failed`, `released`, `let_expire`, `unsettled` |
 //! | `idem_first_seen_to_sealed_seconds` | histogram | `operation`, `scope_class` | from when any attempt first saw a key until its result was stored |
 //! | `idem_lease_losses_total` | counter | `operation`, `scope_class`, `cause` | claims lost while their work ran: `overtaken`, `expired` |
-//! | `idem_unstored_total` | counter | `operation`, `scope_class`, `reason` | answers that `idem-http` or `idem-actix` did not store: `marked`, `no-store`, `upgrade`, `stream`, `unfinished`, `status`, `content`, `broken`, `too-large` |
+//! | `idem_unstored_total` | counter | `operation`, `scope_class`, `reason` | answers that `idem-http` or `idem-actix` did not store: `marked`, `no-store`, `upgrade`, `unread`, `stream`, `unfinished`, `status`, `content`, `broken`, `too-large` |
 //! | `idem_store_retries_total` | counter | `operation`, `call`, `kind` | repeated calls of the store, by kind of error |
 //! | `idem_waiters` | gauge | `operation` | runs that wait for another run's result now |
 //! | `idem_wait_seconds` | histogram | `operation` | how long runs have waited |

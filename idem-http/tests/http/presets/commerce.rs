@@ -124,6 +124,7 @@ async fn ucp_answers_as_its_page_says() {
             Replay | 201 | Replays | !replayed | !first-answered
             Rewritten | 409 | Refuses | idempotency_conflict
             WithNull | 409 | Refuses | idempotency_conflict
+            Elsewhere | 409 | Refuses
             OtherBody | 409 | Refuses | idempotency_conflict
             OtherAccount | 201 | Runs
             InFlight | 409 | Refuses | idempotency_in_flight | retry-after: 1
