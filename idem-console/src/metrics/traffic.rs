@@ -299,7 +299,7 @@ mod tests {
         };
         assert_eq!(
             unstored(&page(2)),
-            BTreeMap::from([("other", 4), ("stream", 3)])
+            Some(BTreeMap::from([("other", 4), ("stream", 3)]))
         );
         let (mut readings, began) = (Readings::default(), Instant::now());
         readings.add(&page(2), began);

@@ -66,7 +66,8 @@ impl Fed {
     /// Sends a request, and returns its stream, with the way of the handler to it.
     async fn open(&mut self, request: Request) -> (BodyDataStream, Feed) {
         let response: Response = self.app.router.clone().oneshot(request).await.unwrap();
-        let feed = self.feeds.recv().await.unwrap();
+        let feed = timeout(Duration::from_secs(20), self.feeds.recv()).await;
+        let feed = feed.expect("the service runs").unwrap();
         (response.into_body().into_data_stream(), feed)
     }
 
