@@ -34,6 +34,15 @@ pub(crate) fn is_upgrade(head: &RequestHead) -> bool {
         && !head.headers.contains_key(actix::TRANSFER_ENCODING)
 }
 
+/// Returns whether the head of an upgrade announces a body, which is never in chunks.
+pub(crate) fn has_body(head: &RequestHead) -> bool {
+    let length = head.headers.get(actix::CONTENT_LENGTH);
+    length.is_some_and(|length| {
+        let length = length.to_str().unwrap_or_default();
+        length.trim().parse() != Ok(0_u64)
+    })
+}
+
 /// Returns the head of the inner service's response.
 pub(crate) fn response(head: &HttpResponse<()>) -> Response<()> {
     let mut response = Response::new(());

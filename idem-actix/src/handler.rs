@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{Payload, Service, ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
 use actix_web::{Error, HttpMessage, HttpRequest, HttpResponse};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::body::{BrokenBody, OutgoingBody, Piece};
@@ -64,9 +65,17 @@ async fn answer<S, B>(
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
     B: MessageBody,
 {
-    // The payload of an upgrade stays: the new protocol reads it.
-    if let Some(body) = call.body.filter(|_| !convert::is_upgrade(request.head())) {
-        request.set_payload(Payload::from(body));
+    let mut upgrade = None;
+    if let Some(body) = call.body {
+        let payload = match convert::is_upgrade(request.head()) {
+            true => {
+                let (switches, payload) = after_switch();
+                upgrade = Some((switches, request.take_payload()));
+                payload
+            }
+            false => Payload::from(body),
+        };
+        request.set_payload(payload);
     }
     if let Some(work) = call.work {
         request.extensions_mut().insert(work);
@@ -76,6 +85,12 @@ async fn answer<S, B>(
         match inner.call(request).await {
             Ok(response) => {
                 let (request, response) = response.into_parts();
+                if let Some((switches, payload)) = upgrade.take()
+                    && response.status() == StatusCode::SWITCHING_PROTOCOLS
+                {
+                    // A handler that dropped the payload reads nothing.
+                    let _ = switches.send(payload);
+                }
                 let (head, body) = response.into_parts();
                 (Ok(request), head, Either::Own(body))
             }
@@ -110,6 +125,21 @@ async fn answer<S, B>(
         Either::Own(body) => send(body, pieces).await,
         Either::OfError(body) => send(body, pieces).await,
     }
+}
+
+/// Returns the payload of an upgrade: empty until the handler has switched protocols, so that it
+/// acts on nothing that the layer did not compare.
+fn after_switch() -> (oneshot::Sender<Payload>, Payload) {
+    let (switches, mut switched) = oneshot::channel();
+    let mut current = Payload::None;
+    let payload = stream::poll_fn(move |context| {
+        if let Ok(payload) = switched.try_recv() {
+            current = payload;
+        }
+        current.poll_next_unpin(context)
+    });
+    let payload = Box::pin(payload);
+    (switches, Payload::Stream { payload })
 }
 
 enum Either<A, B> {

@@ -14,6 +14,8 @@ use crate::handover::Ask;
 /// A body that the task reads piece by piece, when the layer asks for it, or one that was read.
 pub(crate) enum Incoming {
     Read(Option<Bytes>),
+    /// One whose end nobody can tell.
+    Unreadable,
     Unread {
         asks: mpsc::UnboundedSender<Ask>,
         next: Option<oneshot::Receiver<Chunk>>,
@@ -36,7 +38,7 @@ impl Incoming {
     pub(crate) fn into_read(self) -> Option<Bytes> {
         match self {
             Self::Read(bytes) => Some(bytes.unwrap_or_default()),
-            Self::Unread { .. } => None,
+            Self::Unreadable | Self::Unread { .. } => None,
         }
     }
 }
@@ -58,6 +60,10 @@ impl Body for Incoming {
         let (asks, next) = match &mut *self {
             Self::Read(bytes) => {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
+            }
+            Self::Unreadable => {
+                let error = BrokenBody::new("the body does not end where the upgrade begins");
+                return Poll::Ready(Some(Err(error)));
             }
             Self::Unread { asks, next } => (asks, next),
         };

@@ -58,7 +58,10 @@ where
             parts.extensions.insert(Scope(scope.scope(&request)));
         }
         let (asks, mut asked) = mpsc::unbounded_channel();
-        let payload = match convert::is_upgrade(request.head()) {
+        let head = request.head();
+        let payload = match convert::is_upgrade(head) {
+            // Actix lets it run into the new protocol: the layer refuses what it cannot compare.
+            true if convert::has_body(head) => Incoming::Unreadable,
             // What follows the head belongs to the new protocol.
             true => Incoming::empty(),
             false => Incoming::unread(asks.clone()),

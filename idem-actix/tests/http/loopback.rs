@@ -8,7 +8,7 @@ use actix_web::HttpResponse;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
-use idem_http::HttpPolicy;
+use idem_http::{HttpPolicy, JsonRpc, KeySource};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -165,12 +165,12 @@ async fn echo(received: Received) -> HttpResponse {
 async fn a_connection_is_upgraded_through_the_middleware() {
     let app = App::new(layer(HttpPolicy::ietf()), echo);
     let address = app.serve();
-    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n\r\n";
+    let upgrade = format!("{UPGRADE}\r\n");
     for (runs, key) in ["", "idempotency-key: a\r\n", "idempotency-key: a\r\n"]
         .into_iter()
         .enumerate()
     {
-        let mut stream = connect_with(key, address, upgrade).await;
+        let mut stream = connect_with(key, address, &upgrade).await;
         let head = read_head(&mut stream).await;
         assert!(head.starts_with("HTTP/1.1 101"), "{head}");
         for _ in 0..2 {
@@ -178,6 +178,68 @@ async fn a_connection_is_upgraded_through_the_middleware() {
             read_until(&mut stream, "ping").await;
         }
         assert_eq!(app.runs(), runs + 1, "it was not sealed");
+    }
+}
+
+/// Answers with the first piece of the payload, as a handler that reads while it arrives.
+async fn first_piece(mut received: Received) -> String {
+    let piece = received.payload.next().await;
+    let piece = piece.map(|piece| piece.unwrap().to_vec());
+    String::from_utf8(piece.unwrap_or_default()).unwrap()
+}
+
+const UPGRADE: &str = "connection: upgrade\r\nupgrade: websocket\r\n";
+
+#[tokio::test]
+async fn a_body_before_an_upgrade_is_refused() {
+    let app = App::new(layer(HttpPolicy::ietf()), first_piece);
+    let address = app.serve();
+    for body in ["{}", "[]"] {
+        let more = format!("{UPGRADE}content-length: 2\r\n\r\n{body}");
+        let mut stream = connect(address, &more).await;
+        let head = read_head(&mut stream).await;
+        assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+    }
+    assert_eq!(app.runs(), 0);
+    // Without a key it is none of the layer's business.
+    let more = format!("{UPGRADE}content-length: 2\r\n\r\n{{}}");
+    let mut stream = connect_with("", address, &more).await;
+    read_until(&mut stream, "\r\n\r\n{}").await;
+}
+
+#[tokio::test]
+async fn what_follows_the_head_of_an_upgrade_is_no_body() {
+    let app = App::new(layer(HttpPolicy::ietf()), first_piece);
+    let address = app.serve();
+    for length in ["", "content-length: 0\r\n"] {
+        for follows in ["{}", "[]"] {
+            let more = format!("{UPGRADE}{length}\r\n{follows}");
+            let mut stream = connect(address, &more).await;
+            let head = read_head(&mut stream).await;
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            assert!(head.contains("content-length: 0"), "{head}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_or_a_call_beside_an_upgrade_is_not_passed_over() {
+    let body =
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"},"key":"a"}"#;
+    let length = format!("content-length: {}\r\n", body.len());
+    let calls = HttpPolicy::ietf().with_json_rpc(JsonRpc::new().with_required(["pay"]));
+    let members = HttpPolicy::ietf().with_key_source(KeySource::member("/key"));
+    for policy in [calls, members] {
+        let app = App::new(layer(policy), first_piece);
+        let address = app.serve();
+        let more = format!("{UPGRADE}{length}\r\n{body}");
+        let mut stream = connect_with("", address, &more).await;
+        let head = read_head(&mut stream).await;
+        assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+        assert_eq!(app.runs(), 0);
+        let mut stream = connect_with("", address, &format!("{UPGRADE}\r\n{body}")).await;
+        let head = read_head(&mut stream).await;
+        assert!(head.contains("content-length: 0"), "no call: {head}");
     }
 }
 

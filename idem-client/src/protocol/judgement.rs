@@ -57,7 +57,8 @@ pub enum Verdict {
 pub(super) struct CodeRule {
     pub(super) pointer: String,
     pub(super) code: String,
-    pub(super) verdict: Verdict,
+    /// `None`: it may be sent again where the answer says when.
+    pub(super) verdict: Option<Verdict>,
 }
 
 /// A header of an answer that decides, whatever the status.
@@ -97,7 +98,7 @@ impl Protocol {
         let mut after = retry_after(headers);
         let verdict = if let Some((body, rule)) = rule {
             after = after.or_else(|| wait_in(body, &rule.pointer));
-            rule.verdict
+            rule.verdict.unwrap_or_else(|| retry_if(after.is_some()))
         } else if let Some(rule) = self.header_rule(headers) {
             rule.verdict
         } else if answer == Answer::Replayed {
@@ -164,7 +165,7 @@ fn has(headers: &HeaderMap, name: &HeaderName, value: &str) -> bool {
 
 /// Decides by the status alone.
 fn by_status(status: StatusCode, has_retry_after: bool) -> Verdict {
-    let may_retry = match status {
+    retry_if(match status {
         StatusCode::CONFLICT => has_retry_after,
         // Not 401 and 407: they stay until the caller sends other credentials with the same intent.
         StatusCode::REQUEST_TIMEOUT
@@ -175,7 +176,10 @@ fn by_status(status: StatusCode, has_retry_after: bool) -> Verdict {
         // No later try is implemented, either.
         StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => false,
         status => status.is_server_error(),
-    };
+    })
+}
+
+fn retry_if(may_retry: bool) -> Verdict {
     match may_retry {
         true => Verdict::Retry,
         false => Verdict::Final,
@@ -198,6 +202,7 @@ fn at<'a>(body: RawJson<'a>, pointer: &str) -> Option<RawJson<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use idem_http::ProblemType;
     use serde_json::{Value, json};
 
     fn judged(
@@ -256,47 +261,55 @@ mod tests {
             (505, &[], false),
             (529, &[], true),
         ] {
-            let expected = if may_retry {
-                Verdict::Retry
-            } else {
-                Verdict::Final
-            };
             let found = verdict(&protocol, status, headers, &Value::Null);
-            assert_eq!(found, expected, "{status} {headers:?}");
+            assert_eq!(found, retry_if(may_retry), "{status} {headers:?}");
         }
     }
 
     #[test]
     fn problems_of_idem_http_decide_whatever_their_status() {
-        for (name, may_retry) in [
-            ("key-missing", false),
-            ("key-malformed", false),
-            ("key-reused", false),
-            ("request-in-flight", true),
-            ("request-too-large", false),
-            ("request-unreadable", false),
-            ("scope-unknown", false),
-            ("response-not-stored", false),
-            ("outcome-unknown", false),
-            ("store-unavailable", true),
-            ("misconfigured", false),
-            ("one-of-a-later-version", false),
-        ] {
-            let body = json!({"type": format!("urn:idem:problem:{name}"), "retryAfter": 7});
-            let expected = if may_retry {
-                Verdict::Retry
-            } else {
-                Verdict::Final
-            };
-            for status in [409, 422, 500, 503] {
-                let found = judged(&Protocol::idem_http(), status, &[], &body);
-                assert_eq!(found.verdict, expected, "{name}");
-                assert_eq!(
-                    found.answer,
-                    Answer::Unknown,
-                    "a refusal is no first answer"
-                );
-                assert_eq!(found.retry_after, Some(Duration::from_secs(7)));
+        let (no, always, if_told) = ([false, false], [true, true], [false, true]);
+        let rules = [
+            ("key-missing", no),
+            ("key-malformed", no),
+            ("key-reused", no),
+            ("key-expired", no),
+            ("key-unsupported", no),
+            ("request-in-flight", always),
+            ("too-early", always),
+            ("request-too-large", no),
+            ("request-unreadable", always),
+            ("scope-unknown", no),
+            ("response-not-stored", no),
+            ("outcome-unknown", if_told),
+            ("store-unavailable", always),
+            ("misconfigured", no),
+            ("one-of-a-later-version", no),
+        ];
+        for kind in ProblemType::ALL {
+            let has_rule = rules.iter().any(|(name, _)| kind.uri().ends_with(name));
+            assert!(has_rule, "{kind:?}");
+        }
+        for (name, may_retry) in rules {
+            let kind = format!("urn:idem:problem:{name}");
+            let member = json!({"type": kind, "retryAfter": 7});
+            let header = &[("retry-after", "7")][..];
+            for (headers, body, wait) in [
+                (&[][..], json!({"type": kind}), None),
+                (&[], member, Some(7)),
+                (header, json!({"type": kind}), Some(7)),
+            ] {
+                for status in [400, 409, 422, 425, 500, 503] {
+                    let found = judged(&Protocol::idem_http(), status, headers, &body);
+                    let expected = retry_if(may_retry[usize::from(wait.is_some())]);
+                    assert_eq!(found.verdict, expected, "{name} {headers:?}");
+                    assert_eq!(
+                        found.answer,
+                        Answer::Unknown,
+                        "a refusal is no first answer"
+                    );
+                    assert_eq!(found.retry_after, wait.map(Duration::from_secs));
+                }
             }
         }
     }

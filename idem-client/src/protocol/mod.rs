@@ -45,11 +45,17 @@ use judgement::{CodeRule, HeaderRule};
 ///
 /// # What is sent again
 ///
-/// Time-outs, lost connections, `408`, `425`, `429`, 5xx except `501` and `505`, and `409` with
-/// `Retry-After`. A code in the body, or a header, that the protocol defines decides before the
-/// status does; so does a problem type of `idem-http`, with every protocol:
-/// `urn:idem:problem:request-in-flight` and `store-unavailable` are sent again, all others are not.
-/// A replay is never sent again: the next answer is the same.
+/// Time-outs, lost connections, `408`, `421`, `423`, `425`, `429`, 5xx except `501` and `505`, and
+/// `409` with `Retry-After`. A code in the body, or a header, that the protocol defines decides
+/// before the status does; so does a problem type of `idem-http`, with every protocol:
+///
+/// | `urn:idem:problem:…` | is sent again |
+/// | --- | --- |
+/// | `request-in-flight`, `store-unavailable`, `too-early`, `request-unreadable` | yes |
+/// | `outcome-unknown` | with `Retry-After` |
+/// | all others | no |
+///
+/// A replay is sent again only where such a code or header says so: the next answer is the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protocol {
     pub(crate) carrier: Carrier,
@@ -98,7 +104,7 @@ impl Protocol {
         let rule = CodeRule {
             pointer: pointer.into(),
             code: code.into(),
-            verdict,
+            verdict: Some(verdict),
         };
         self.codes.insert(0, rule);
         self

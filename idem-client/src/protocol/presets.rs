@@ -223,9 +223,13 @@ fn problems_of_idem_http() -> Vec<CodeRule> {
         verdict,
     };
     vec![
-        rule("request-in-flight", Verdict::Retry),
-        rule("store-unavailable", Verdict::Retry),
-        rule("*", Verdict::Final),
+        rule("request-in-flight", Some(Verdict::Retry)),
+        rule("store-unavailable", Some(Verdict::Retry)),
+        rule("too-early", Some(Verdict::Retry)),
+        rule("request-unreadable", Some(Verdict::Retry)),
+        // Of a lost commit the next try may learn more; of a recorded failure it may not.
+        rule("outcome-unknown", None),
+        rule("*", Some(Verdict::Final)),
     ]
 }
 
