@@ -27,9 +27,9 @@ use crate::{KeyedRequest, forms, json, media};
 /// different ways counts by its bytes: its boundary occurs within a part, or something stands before
 /// the first part or after the last one.
 ///
-/// JSON without a canonical form, such as a lone surrogate or a number that no double holds, counts
-/// as it is written, also member by member: see
-/// [`canonical_json`](idem_core::fingerprint::canonical_json).
+/// JSON without a canonical form, such as a lone surrogate or an exponent beyond 64 bits, counts as
+/// it is written, also member by member. [`canonical_json`](idem_core::fingerprint::canonical_json)
+/// says more, also of numbers that no double holds.
 ///
 /// ```
 /// use idem_http::FingerprintRecipe;

@@ -1,4 +1,4 @@
-//! Canonical JSON: RFC 8785, with large integers kept exact.
+//! Canonical JSON: RFC 8785, with numbers kept exact.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,9 +16,10 @@ pub const MAX_JSON_DEPTH: usize = 64;
 ///
 /// * Object members are sorted by the UTF-16 code units of their names (RFC 8785, 3.2.3); there is
 ///   no white space; strings and numbers have one form only (3.2.2).
-/// * Numbers are IEEE 754 doubles as in the RFC, so `1.0` is `1`. The exception: an integer above
-///   2⁵³ in magnitude that a double cannot hold keeps its exact digits, because two different
-///   amounts or ids must not have one fingerprint.
+/// * Numbers have the RFC's form of an IEEE 754 double, so `1.0` is `1`. The exception: where that is
+///   another value, the number keeps its exact digits, as in `9007199254740993`, or
+///   `1000000000000000001e-18` for `1.000000000000000001`. Two different amounts or ids must not have
+///   one fingerprint.
 /// * Names that occur twice in an object are refused (RFC 8785 builds on I-JSON, RFC 7493, 2.3),
 ///   and so are lone surrogates (RFC 7493, 2.1) and documents nested deeper than
 ///   [`MAX_JSON_DEPTH`].
@@ -109,10 +110,8 @@ impl<'a> Document<'a> {
                 Ok(())
             }
             b'"' => {
-                write_string(
-                    &self.string(part, part, "a string (a lone surrogate?)")?.0,
-                    out,
-                );
+                let string = self.string(part, part, "a string (a lone surrogate?)")?;
+                write_string(&string.text, out);
                 Ok(())
             }
             b't' | b'f' | b'n' => {
@@ -129,7 +128,7 @@ impl<'a> Document<'a> {
             if position > 0 {
                 out.push(',');
             }
-            write_string(&name.0, out);
+            write_string(&name.text, out);
             out.push(':');
             self.write(value, out)?;
         }
@@ -205,11 +204,11 @@ impl<'a> Document<'a> {
     fn string(&self, part: Part, place: Part, what: &str) -> Result<Text<'a>> {
         let quoted = &self.text[part.start..part.end];
         if !quoted.contains('\\') {
-            return Ok(Text(Cow::Borrowed(&quoted[1..quoted.len() - 1])));
+            return Ok(Text::new(Cow::Borrowed(&quoted[1..quoted.len() - 1])));
         }
         // The driver's message may quote the string, so it is not kept.
         let text = serde_json::from_str(quoted);
-        text.map(|text| Text(Cow::Owned(text)))
+        text.map(|text| Text::new(Cow::Owned(text)))
             .map_err(|_| at(place, what))
     }
 }
@@ -293,15 +292,34 @@ fn write_string(text: &str, out: &mut String) {
 
 /// A string that borrows where it has no escapes, ordered by UTF-16 code units.
 #[derive(PartialEq, Eq)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+pub(super) struct Text<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Whether it has characters above U+FFFF, which begin with F0 to F4 in UTF-8.
+    has_surrogates: bool,
+}
+
+impl<'a> Text<'a> {
+    fn new(text: Cow<'a, str>) -> Self {
+        Self {
+            has_surrogates: text.bytes().any(|byte| byte >= 0xF0),
+            text,
+        }
+    }
+}
 
 impl Ord for Text<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The order of bytes is the same for ASCII, and much faster.
-        match self.0.is_ascii() && other.0.is_ascii() {
-            true => self.0.cmp(&other.0),
-            false => self.0.encode_utf16().cmp(other.0.encode_utf16()),
+        // Without surrogates the order is that of bytes, which is much faster.
+        if !self.has_surrogates && !other.has_surrogates {
+            return self.text.cmp(&other.text);
         }
+        // Surrogates are below U+E000, which begins with EE.
+        let rank = |byte| match byte {
+            0xEE | 0xEF => byte + 0x10,
+            _ => byte,
+        };
+        let (mine, theirs) = (self.text.bytes(), other.text.bytes());
+        mine.map(rank).cmp(theirs.map(rank))
     }
 }
 

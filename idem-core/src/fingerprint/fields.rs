@@ -60,7 +60,7 @@ fn step(document: &Document<'_>, value: Part, token: &str) -> Result<Option<Part
     Ok(match document.kind(value) {
         b'{' => {
             let mut members = document.members(value)?.into_iter();
-            members.find_map(|(name, value)| (name.0 == token).then_some(value))
+            members.find_map(|(name, value)| (name.text == token).then_some(value))
         }
         b'[' => array_index(token).and_then(|index| document.elements(value).nth(index)),
         _ => None,

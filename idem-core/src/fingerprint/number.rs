@@ -1,47 +1,30 @@
 //! The canonical form of JSON numbers.
 
-use std::cmp::Ordering;
-
-/// The magnitude from which a double no longer holds every integer: 2⁵³.
-const EXACT: Decimal<'static> = Decimal {
-    digits: Digits::Whole("9007199254740992"),
-    exponent: 0,
-};
-
 /// Integers longer than this are written with an exponent instead of trailing zeros.
 const MAX_TRAILING_ZEROS: i64 = 32;
 
 /// Writes the number as RFC 8785, 3.2.2.3 requires (ECMAScript's shortest form of the double). The
-/// exception is an integer above 2⁵³ in magnitude whose value a double cannot hold: that keeps its
-/// digits.
+/// exception is a number for which that form is another value: it keeps its digits. So two numbers
+/// have one text exactly where they are equal.
 ///
-/// Returns `None` for a number that is neither such an integer nor in the range of a double.
+/// Returns `None` for an exponent beyond 64 bits.
 pub(super) fn write(text: &str, out: &mut String) -> Option<()> {
     if is_short_integer(text) {
         out.push_str(text);
         return Some(());
     }
-    let (negative, magnitude) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
+    let magnitude = text.strip_prefix('-').unwrap_or(text);
     let exact = Decimal::parse(magnitude)?;
     let double: f64 = text.parse().ok()?;
-    let mut buffer = ryu_js::Buffer::new();
     if double.is_finite() {
+        let mut buffer = ryu_js::Buffer::new();
         let shortest = buffer.format_finite(double);
-        let keep = exact.is_integer() && exact.cmp_value(&EXACT) == Ordering::Greater && {
-            let held = Decimal::parse(shortest.trim_start_matches('-'))?;
-            exact.cmp_value(&held) != Ordering::Equal
-        };
-        if !keep {
+        if Decimal::parse(shortest.trim_start_matches('-'))?.is(&exact) {
             out.push_str(shortest);
             return Some(());
         }
-    } else if !exact.is_integer() {
-        return None;
     }
-    if negative {
+    if magnitude.len() < text.len() {
         out.push('-');
     }
     exact.write(out);
@@ -55,89 +38,55 @@ fn is_short_integer(text: &str) -> bool {
     digits.len() <= 15 && digits.bytes().all(|byte| byte.is_ascii_digit()) && text != "-0"
 }
 
-/// A decimal magnitude without leading or trailing zeros: `digits × 10^exponent`.
+/// A decimal magnitude without leading or trailing zeros: the digits of both texts, which a decimal
+/// point may have parted, times `10^exponent`.
 struct Decimal<'a> {
-    digits: Digits<'a>,
+    whole: &'a str,
+    fraction: &'a str,
     exponent: i64,
-}
-
-/// The significant digits of a literal, which a decimal point may cut in two.
-enum Digits<'a> {
-    Whole(&'a str),
-    Joined(String),
-}
-
-impl Digits<'_> {
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Whole(digits) => digits,
-            Self::Joined(digits) => digits,
-        }
-    }
 }
 
 impl<'a> Decimal<'a> {
     /// Reads a number's text without its sign; `None` where the exponent is beyond all reason.
     fn parse(text: &'a str) -> Option<Self> {
-        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
-            None => (text, 0),
-        };
-        let (digits, fraction) = match mantissa.split_once('.') {
-            Some((whole, fraction)) => (
-                Digits::Joined([whole, fraction].concat()),
-                i64::try_from(fraction.len()).ok()?,
-            ),
-            None => (Digits::Whole(mantissa), 0),
-        };
-        let exponent = exponent.checked_sub(fraction)?;
-        Self { digits, exponent }.stripped()
-    }
-
-    fn stripped(self) -> Option<Self> {
-        let zeros = {
-            let digits = self.digits.as_str();
-            digits.len() - digits.trim_end_matches('0').len()
-        };
-        let digits = match self.digits {
-            Digits::Whole(text) => {
-                Digits::Whole(text[..text.len() - zeros].trim_start_matches('0'))
-            }
-            Digits::Joined(text) => Digits::Joined(
-                text[..text.len() - zeros]
-                    .trim_start_matches('0')
-                    .to_owned(),
-            ),
-        };
-        let exponent = self.exponent.checked_add(i64::try_from(zeros).ok()?)?;
-        Some(Self { digits, exponent })
-    }
-
-    fn is_integer(&self) -> bool {
-        self.exponent >= 0 || self.digits.as_str().is_empty()
-    }
-
-    /// Compares the values; the number of integer digits decides first, then the digits.
-    fn cmp_value(&self, other: &Self) -> Ordering {
-        let (mine, theirs) = (self.digits.as_str(), other.digits.as_str());
-        match (mine.is_empty(), theirs.is_empty()) {
-            (true, true) => return Ordering::Equal,
-            (true, false) => return Ordering::Less,
-            (false, true) => return Ordering::Greater,
-            (false, false) => {}
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let mut whole = whole.trim_start_matches('0');
+        let mut fraction = fraction.trim_end_matches('0');
+        let mut shift = -i64::try_from(fraction.len()).ok()?;
+        if fraction.is_empty() {
+            let digits = whole.trim_end_matches('0');
+            shift = i64::try_from(whole.len() - digits.len()).ok()?;
+            whole = digits;
+        } else if whole.is_empty() {
+            fraction = fraction.trim_start_matches('0');
         }
-        let size = |digits: &str, exponent: i64| (digits.len() as i64).saturating_add(exponent);
-        size(mine, self.exponent)
-            .cmp(&size(theirs, other.exponent))
-            .then_with(|| mine.cmp(theirs))
+        let exponent = exponent.parse::<i64>().ok()?.checked_add(shift)?;
+        Some(Self {
+            whole,
+            fraction,
+            exponent,
+        })
+    }
+
+    fn digits(&self) -> impl Iterator<Item = u8> {
+        self.whole.bytes().chain(self.fraction.bytes())
+    }
+
+    /// Returns whether the values are equal; a zero has no digits.
+    fn is(&self, other: &Self) -> bool {
+        self.digits().eq(other.digits())
+            && (self.exponent == other.exponent || self.digits().next().is_none())
     }
 
     fn write(&self, out: &mut String) {
-        out.push_str(self.digits.as_str());
-        if self.exponent <= MAX_TRAILING_ZEROS {
-            out.extend(std::iter::repeat_n('0', self.exponent.max(0) as usize));
-        } else {
-            out.push_str(&format!("e+{}", self.exponent));
+        out.push_str(self.whole);
+        out.push_str(self.fraction);
+        match self.exponent {
+            zeros @ 0..=MAX_TRAILING_ZEROS => {
+                out.extend(std::iter::repeat_n('0', zeros as usize));
+            }
+            exponent => out.push_str(&format!("e{exponent:+}")),
         }
     }
 }
@@ -162,13 +111,12 @@ mod tests {
             ("1", "1"),
             ("1e0", "1"),
             ("10E-1", "1"),
-            ("333333333.33333329", "333333333.3333333"),
+            ("333333333.3333333", "333333333.3333333"),
             ("1E30", "1e+30"),
             ("4.50", "4.5"),
             ("2e-3", "0.002"),
             ("0.000000000000000000000000001", "1e-27"),
             ("5e-324", "5e-324"),
-            ("1e-400", "0"),
             ("1.7976931348623157e308", "1.7976931348623157e+308"),
             ("9007199254740992", "9007199254740992"),
             ("-9007199254740992", "-9007199254740992"),
@@ -204,6 +152,27 @@ mod tests {
     }
 
     #[test]
+    fn fractions_that_a_double_cannot_hold_keep_their_digits() {
+        for (text, expected) in [
+            ("1.000000000000000001", "1000000000000000001e-18"),
+            ("1.00000000000000000100", "1000000000000000001e-18"),
+            ("0.1000000000000000001E+1", "1000000000000000001e-18"),
+            ("1.000000000000000002", "1000000000000000002e-18"),
+            ("-0.10000000000000001", "-10000000000000001e-17"),
+            ("9007199254740992.5", "90071992547409925e-1"),
+            // The sample of RFC 8785, 3.2.2, which rounds it.
+            ("333333333.33333329", "33333333333333329e-8"),
+            ("1e-400", "1e-400"),
+            ("0.01e-398", "1e-400"),
+            ("1e-1000000", "1e-1000000"),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Some(expected), "{text}");
+        }
+        let long = canonical(&format!("1{}.5", "0".repeat(400)));
+        assert_eq!(long, Some(format!("1{}5e-1", "0".repeat(400))));
+    }
+
+    #[test]
     fn neighbours_above_the_exact_range_never_fold() {
         let all: std::collections::BTreeSet<_> = (0..64u64)
             .map(|step| canonical(&(9_007_199_254_740_990 + step).to_string()))
@@ -214,6 +183,10 @@ mod tests {
     #[test]
     fn an_exponent_beyond_reason_is_refused() {
         assert_eq!(canonical("1e99999999999999999999"), None);
-        assert_eq!(canonical("1e-9223372036854775808"), Some("0".into()));
+        assert_eq!(canonical("0.1e-9223372036854775808"), None);
+        assert_eq!(canonical("10e9223372036854775807"), None);
+        for text in ["1e-9223372036854775808", "1e+9223372036854775807"] {
+            assert_eq!(canonical(text).as_deref(), Some(text));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The canonical form against the vectors of RFC 8785 and against another implementation.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use idem_core::Fingerprint;
@@ -64,6 +65,35 @@ fn ways_to_write_one_value_have_one_fingerprint() {
 }
 
 #[test]
+fn amounts_have_one_fingerprint_exactly_where_they_are_equal() {
+    let of = |text: &&str| Fingerprint::json(text).unwrap();
+    for same in [
+        &["1", "1.0", "1.00", "1e0", "10E-1"][..],
+        &["1.10", "1.1", "11e-1"],
+        &["0", "-0", "0.0", "-0e-400"],
+        &["1.0000000000000000010", "1000000000000000001e-18"],
+    ] {
+        assert!(same.iter().all(|text| of(text) == of(&same[0])), "{same:?}");
+    }
+    let different = [
+        "1",
+        "1.0000000000000001",
+        "1.000000000000000001",
+        "1.000000000000000002",
+        "-1.000000000000000001",
+        "0.1",
+        "0.1000000000000000055511151231257827021181583404541015625",
+        "9007199254740992",
+        "9007199254740992.5",
+        "0",
+        "1e-400",
+        "2e-400",
+    ];
+    let all: HashSet<_> = different.iter().map(of).collect();
+    assert_eq!(all.len(), different.len());
+}
+
+#[test]
 fn a_document_without_canonical_form_is_refused_with_its_position() {
     for (text, place) in [
         (r#"{"a":1,"b":{"c":1,"c":1}}"#, "byte 11"),
@@ -119,6 +149,45 @@ fn the_time_does_not_grow_with_the_depth() {
     assert!(deep < flat * 4, "{flat:?} {deep:?}");
 }
 
+#[test]
+fn the_time_does_not_grow_with_the_length_of_another_name() {
+    let mut names: Vec<_> = (0..100_000).map(|number| format!("{number:06}")).collect();
+    // Not sorted, and with the long name where the sort of sorted names finds its first pivot.
+    names.swap(99_998, 99_999);
+    let (mut pivot, mut step) = (0, names.len());
+    while step >= 8 {
+        step /= 8;
+        pivot += 4 * step;
+    }
+    let long = "x".repeat(1 << 20);
+    let time = |in_name: &str, in_value: &str| {
+        let member = |(at, name): (usize, &String)| match at == pivot {
+            true => format!("\"{name}{in_name}\":\"{in_value}\""),
+            false => format!("\"{name}\":0"),
+        };
+        let members: Vec<_> = names.iter().enumerate().map(member).collect();
+        let text = format!("{{{}}}", members.join(","));
+        let once = || {
+            let began = Instant::now();
+            assert_eq!(canonical(&text).len(), text.len());
+            began.elapsed()
+        };
+        (0..3).map(|_| once()).min().unwrap()
+    };
+    let (short, long) = (time("", &long), time(&long, ""));
+    assert!(long < short * 4, "{short:?} {long:?}");
+}
+
+/// A name of characters at the borders of the encodings.
+fn name() -> impl Strategy<Value = String> {
+    let borders = "aé\u{7ff}\u{800}\u{d7ff}\u{e000}\u{f000}\u{ffff}\u{10000}\u{10ffff}";
+    let border = prop::sample::select(borders.chars().collect::<Vec<_>>());
+    prop_oneof![
+        prop::collection::vec(border, 0..5).prop_map(String::from_iter),
+        any::<String>(),
+    ]
+}
+
 fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -141,6 +210,34 @@ fn json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #[test]
+    fn names_are_in_the_order_of_utf16(names in prop::collection::hash_set(name(), 0..12)) {
+        let object = |names: &[String]| {
+            let quoted = names.iter().map(|name| serde_json::to_string(name).unwrap());
+            let members: Vec<_> = quoted.map(|name| name + ":0").collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let mut names = Vec::from_iter(names);
+        let text = object(&names);
+        names.sort_by(|one, other| one.encode_utf16().cmp(other.encode_utf16()));
+        prop_assert_eq!(canonical(&text), object(&names));
+    }
+
+    #[test]
+    fn numbers_are_equal_exactly_where_their_values_are(
+        digits in prop_oneof![1..1000_u128, 1..1_u128 << 64, 1..1_u128 << 120],
+        exponent in prop_oneof![-30..30, -400..400],
+        zeros in 0..4_usize,
+    ) {
+        let text = canonical(&format!("{digits}e{exponent}"));
+        let (padding, moved) = ("0".repeat(zeros), exponent - zeros as i32);
+        let places = digits.to_string().len() as i32 + exponent + zeros as i32;
+        prop_assert_eq!(&canonical(&format!("{digits}{padding}e{moved}")), &text);
+        prop_assert_eq!(&canonical(&format!("0.{padding}{digits}0E{places:+}")), &text);
+        prop_assert_eq!(&canonical(&text), &text);
+        prop_assert_ne!(canonical(&format!("{}e{exponent}", digits + 1)), text);
+    }
+
     #[test]
     fn agrees_with_another_implementation(value in json()) {
         let text = serde_json::to_string(&value).unwrap();

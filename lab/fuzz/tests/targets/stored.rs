@@ -124,8 +124,8 @@ fn canonical() {
     });
 }
 
-/// Returns whether a number may be an integer that no double holds, which keeps its digits, or one
-/// whose double `serde_json` does not find.
+/// Returns whether a number may be one that no double holds, which keeps its digits, or one whose
+/// double `serde_json` does not find.
 fn has_large_number(bytes: &[u8]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
     bytes
