@@ -6,7 +6,7 @@ use std::process::Command;
 use cargo_metadata::{DependencyKind, Metadata, Package};
 
 use crate::step::output;
-use crate::{Result, workspace};
+use crate::{Result, ledger, workspace};
 
 /// The variable that names the commit of the last landing.
 const BASE: &str = "IDEM_CI_BASE";
@@ -92,7 +92,7 @@ fn half_a_day_before() -> Result<String> {
     Ok(first.lines().last().unwrap_or("HEAD").to_owned())
 }
 
-/// Returns the members that have one of the files; prose and pictures are in none.
+/// Returns the members that have one of the files; prose, pictures and the ledger are in none.
 fn changed(files: &[String], workspace: &Metadata) -> BTreeSet<String> {
     let owner = |file: &String| {
         let file = workspace.workspace_root.join(file);
@@ -105,7 +105,9 @@ fn changed(files: &[String], workspace: &Metadata) -> BTreeSet<String> {
         let (_, owner) = owners.max_by_key(|(length, _)| *length)?;
         Some(owner.name.to_string())
     };
-    let is_prose = |file: &&String| file.ends_with(".md") || file.ends_with(".svg");
+    let is_prose = |file: &&String| {
+        file.ends_with(".md") || file.ends_with(".svg") || file.as_str() == ledger::FILE
+    };
     files
         .iter()
         .filter(|file| !is_prose(file))
@@ -224,7 +226,7 @@ mod tests {
         // The nearest manifest counts.
         let servers = changed_by(&["tests/servers/src/lib.rs"]);
         assert_eq!(servers, BTreeSet::from(["idem-servers".to_owned()]));
-        assert!(changed_by(&["idem-redis/README.md"]).is_empty());
+        assert!(changed_by(&["idem-redis/README.md", ledger::FILE]).is_empty());
     }
 
     #[test]
