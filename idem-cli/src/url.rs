@@ -29,22 +29,17 @@ impl StoreUrl {
         split_login(&self.0)
     }
 
-    /// Returns whether the first host is this machine, or there is no host. PostgreSQL's parameters
-    /// `host` and `hostaddr` come before the host.
+    /// Returns whether the first host is this machine, or there is no host.
     pub(crate) fn is_local(&self) -> bool {
         let rest = self.login_and_rest().1;
         let host = match rest.strip_prefix('[') {
             Some(six) => six.split(']').next(),
             None => rest.split([':', '/', '?', ',', ';']).next(),
         };
-        let mut parameters = rest.split(['?', '&']).filter_map(|it| it.split_once('='));
-        let named = parameters.find(|(name, _)| ["host", "hostaddr"].contains(name));
-        let host = named.map_or(host.unwrap_or_default(), |(_, host)| host);
+        let host = host.unwrap_or_default();
         let is_loopback = |address: IpAddr| address.is_loopback();
-        // A socket of PostgreSQL is a path.
         self.scheme().contains("unix")
             || ["", "localhost"].contains(&host)
-            || ["/", "%2F"].iter().any(|path| host.starts_with(path))
             || host.parse().is_ok_and(is_loopback)
     }
 
@@ -186,12 +181,9 @@ mod tests {
             ("redis://:p@127.0.0.1:1", true),
             ("mysql://me@localhost/x", true),
             ("unix:///run/r", true),
-            ("postgres:///shop?host=/run", true),
-            ("postgres://me@%2Frun/shop", true),
             ("redis://[::1]:1", true),
             ("redis://:localhost@db", false),
             ("mysql://localhost.example.com/x", false),
-            ("postgres://localhost/x?host=db", false),
         ] {
             assert_eq!(url(place).is_local(), is_local, "{place}");
         }

@@ -14,6 +14,7 @@ use super::{Backend, unanswered};
 use crate::args::StoreArgs;
 use crate::doctor::{Findings, Level};
 use crate::failure::Result;
+use crate::url::StoreUrl;
 
 /// How long a step of the examination of a pooler waits: with a single server, the second client
 /// waits for the first.
@@ -66,10 +67,13 @@ pub(super) async fn connect(args: &StoreArgs) -> Result<Box<dyn Backend>> {
     let url = args.url()?.as_str();
     // Boxed, because the check of a pooler is deep.
     let store = Box::pin(PostgresStore::connect(url, config(args)?)).await?;
+    // The variable PGHOST and parameters of the URL may name the host, too.
+    let options = store.pool().connect_options();
+    let host = StoreUrl::from(format!("postgres://{}", options.get_host()));
     Ok(Box::new(Postgres {
         store,
         is_unprepared: args.unprepared,
-        is_local: args.url()?.is_local(),
+        is_local: options.get_socket().is_some() || host.is_local(),
     }))
 }
 

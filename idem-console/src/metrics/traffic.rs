@@ -65,9 +65,9 @@ fn counter(sample: &Sample<'_>) -> Option<Counter> {
 pub(crate) struct Traffic {
     /// How long the window is; zero until there are two readings.
     pub(crate) window: Duration,
-    /// What was counted per second.
+    /// Counts per second.
     rates: BTreeMap<Counter, f64>,
-    /// What was counted in the window.
+    /// Counts in the window.
     counts: BTreeMap<Counter, f64>,
     pub(crate) waiters: f64,
     pub(crate) p50: Option<Quantile>,
