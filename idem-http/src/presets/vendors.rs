@@ -80,8 +80,8 @@ pub fn stripe_v2() -> HttpPolicy {
 /// Behaves in the manner of Square. **Draft**: the status of a reused key is second-hand.
 ///
 /// The body has the key as `/idempotency_key`, at most 128 characters; several of Square's
-/// endpoints take 45. It is required, and belongs to the path and query: endpoints without keys, such as
-/// `orders.search`, go without the layer. The body is compared by its value, whole. Success is
+/// endpoints take 45. It is required, and belongs to the path and query: endpoints without keys,
+/// such as `orders.search`, go without the layer. The body is compared by its value, whole. Success is
 /// stored, and a replay has no marker. A key that was used for another request is `400` with the
 /// code `IDEMPOTENCY_KEY_REUSED`.
 ///
@@ -105,8 +105,8 @@ pub fn square() -> HttpPolicy {
 
 /// Behaves in the manner of PayPal. **Draft**: the errors differ between its APIs.
 ///
-/// `POST` may carry `PayPal-Request-Id`, 1 to 108 characters, which belongs to the path and query. Scope: the
-/// client id or merchant, never the access token, which is refreshed between two tries.
+/// `POST` may carry `PayPal-Request-Id`, 1 to 108 characters, which belongs to the path and query.
+/// Scope: the client id or merchant, never the access token, which is refreshed between two tries.
 /// `PayPal-Auth-Assertion`, the merchant for whom a partner acts, is compared. Success is
 /// stored for 45 days, as for Orders (Payments: 6 hours). PayPal's replays show the current state
 /// of the resource: add a hook that reads it,
